@@ -1,0 +1,22 @@
+//! tidegate: one quota worldwide, decided locally.
+//!
+//! The modules are layers; each imports only from those before it in this list:
+//!
+//! 1. [`id`], [`time`]: names, generations, clocks as values;
+//! 2. [`crdt`]: cells, slots, replicas and their merge;
+//! 3. [`algorithms`]: decisions over windows and buckets;
+//! 4. [`limits`]: what a limit is, and its shape;
+//! 5. [`engine`]: all keys, sharded; decides, merges, drains deltas;
+//! 6. [`codec`]: bytes of chunks and frames;
+//! 7. [`gossip`]: the protocol between nodes, without I/O;
+//! 8. [`replay`]: a recorded trace in virtual time;
+//! 9. `cert`, `transport`: who a node is, QUIC between nodes;
+//! 10. `journal`: chunks in sled;
+//! 11. `api`: HTTP;
+//! 12. `node`: the parts put together, with their tasks;
+//! 13. `client`, `config`, `telemetry`, `demo`, `cli`: what the binary is made of.
+//!
+//! Without the feature `node` only the first eight are built: no sockets, no files, no clock of their own, no threads.
+
+pub mod id;
+pub mod time;
