@@ -1,0 +1,17 @@
+//! The replicated structure: `key -> slot -> replica -> cell`, reset marks, and bases; and how each merges.
+//!
+//! Nothing here knows an algorithm, a clock or a limit. Merging is commutative, associative and idempotent on
+//! reachable states (`laws` holds the property tests).
+
+mod base;
+mod cell;
+mod mark;
+mod slots;
+
+#[cfg(test)]
+mod laws;
+
+pub use base::Base;
+pub use cell::Cell;
+pub use mark::Mark;
+pub use slots::{Merged, ReplicaIx, SlotCell, Slots};
