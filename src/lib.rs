@@ -18,6 +18,7 @@
 //!
 //! Without the feature `node` only the first eight are built: no sockets, no files, no clock of their own, no threads.
 
+pub mod algorithms;
 pub mod crdt;
 pub mod id;
 pub mod time;
