@@ -21,4 +21,5 @@
 pub mod algorithms;
 pub mod crdt;
 pub mod id;
+pub mod limits;
 pub mod time;
