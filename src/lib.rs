@@ -20,6 +20,7 @@
 
 pub mod algorithms;
 pub mod crdt;
+pub mod engine;
 pub mod id;
 pub mod limits;
 pub mod time;

@@ -1,0 +1,138 @@
+//! What is asked of the engine, and what it answers.
+
+use std::sync::Arc;
+
+use crate::algorithms::Wait;
+use crate::id::ReplicaId;
+use crate::limits::Limit;
+
+/// What is to be done with each (limit, key, cost).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Decide, and take the cost of all when all admit.
+    Check,
+    /// Decide as check would, take nothing.
+    Peek,
+    /// Take the cost whatever the state.
+    Debit,
+    /// Give the key its full allowance back, everywhere. Costs are ignored.
+    Reset,
+}
+
+/// One part of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask<'a> {
+    /// The limit's name.
+    pub limit: &'a str,
+    /// The key, not empty, at most [`super::MAX_KEY_BYTES`].
+    pub key: &'a str,
+    /// Tokens.
+    pub cost: u32,
+}
+
+/// Why something was denied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// Too much was used.
+    Quota,
+    /// The cost is above the capacity: never.
+    CostOverLimit,
+    /// The table of keys is full and `on_full` says deny.
+    TableFull,
+}
+
+impl Reason {
+    /// As answers have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Quota => "quota",
+            Self::CostOverLimit => "cost_over_limit",
+            Self::TableFull => "table_full",
+        }
+    }
+}
+
+/// One limit's own answer, as things stand after the request.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The limit.
+    pub limit: Arc<Limit>,
+    /// This limit's own decision: it may be true although another denied the request and nothing was taken.
+    pub allowed: bool,
+    /// None when allowed.
+    pub reason: Option<Reason>,
+    /// Tokens used, whole.
+    pub used: u64,
+    /// How many requests of cost 1 would be admitted at this instant.
+    pub remaining: u64,
+    /// When this same request would be admitted.
+    pub retry_after: Wait,
+    /// The least wait until nothing counts any more, nanoseconds.
+    pub reset_after_ns: u64,
+    /// The least wait until `remaining` rises, nanoseconds; 0 when it is full.
+    pub next_after_ns: u64,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Whether it was admitted. True for debit and reset.
+    pub allowed: bool,
+    /// The result that speaks for all: of the denials the one with the longest wait (never is longest), else the one
+    /// with the fewest remaining; ties go to the first named. An index into `results`.
+    pub summary: usize,
+    /// One a part, in request order.
+    pub results: Vec<Outcome>,
+    /// A key's unsent spend has become large: flush now rather than at the next interval.
+    pub urgent: bool,
+}
+
+/// What one replica adds to a key's usage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplicaUsage {
+    /// Who.
+    pub replica: ReplicaId,
+    /// What its cells add to the slots that count, weighted as the limit weighs them; a bucket's `spent` in the slots
+    /// held. These need not sum to the key's `used`.
+    pub used: u64,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug)]
+pub struct Usage {
+    /// The limit.
+    pub limit: Arc<Limit>,
+    /// Tokens used, whole.
+    pub used: u64,
+    /// Requests of cost 1 that would be admitted now.
+    pub remaining: u64,
+    /// By replica, this node's own first where it has spent.
+    pub replicas: Vec<ReplicaUsage>,
+}
+
+/// A request that cannot be decided. Nothing was taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// No limit has this name.
+    #[error("no limit is called {limit:?}")]
+    UnknownLimit {
+        /// Which of the parts, from 0.
+        index: usize,
+        /// What it named.
+        limit: String,
+    },
+    /// The key is empty or too long.
+    #[error("a key has 1 to {max} bytes, this one {len}", max = super::MAX_KEY_BYTES)]
+    BadKey {
+        /// Which of the parts, from 0.
+        index: usize,
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// No part or too many.
+    #[error("a request has 1 to {max} checks, this one {count}", max = super::MAX_ASKS)]
+    BadCount {
+        /// How many it had.
+        count: usize,
+    },
+}

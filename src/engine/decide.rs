@@ -1,0 +1,299 @@
+//! Deciding a request: find every key, lock their shards, decide all, take from all or from none, and tell how things
+//! stand afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::MutexGuard;
+
+use super::bindings::{Bindings, Bound};
+use super::names::Standing;
+use super::read::{At, Figures};
+use super::shard::{Shard, shard_of};
+use super::spend::Spend;
+use super::{Answer, Ask, AskError, Engine, MAX_ASKS, Op, Outcome, Reason};
+use crate::algorithms::{Wait, decide};
+use crate::id::KeyHash;
+use crate::limits::OnFull;
+use crate::time::SECOND;
+
+/// When a request may be admitted that a full table denied: expired keys are swept about once a second.
+const TABLE_FULL_RETRY_NS: u64 = SECOND;
+
+/// One key of a request: what is asked of it and what came of it.
+struct Item<'a> {
+    bound: &'a Arc<Bound>,
+    key: KeyHash,
+    /// The sum, where the request names the key more than once.
+    cost: u64,
+    /// Which of the locked shards.
+    guard: usize,
+    /// Its entry, where anything is held.
+    id: Option<u32>,
+    verdict: Verdict,
+    /// Whether it was newly counted as an own key.
+    reserved: bool,
+}
+
+/// One key's own decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Admitted,
+    /// Admitted, but the table of keys is full.
+    Uncounted,
+    Denied(Reason, Wait),
+}
+
+/// A request, as its keys see it.
+#[derive(Clone, Copy)]
+struct Request {
+    op: Op,
+    at: At,
+}
+
+impl Engine {
+    /// Decides a request.
+    pub fn decide(&self, now_ns: u64, op: Op, asks: &[Ask<'_>]) -> Result<Answer, AskError> {
+        if !(1..=MAX_ASKS).contains(&asks.len()) {
+            return Err(AskError::BadCount { count: asks.len() });
+        }
+        loop {
+            let bindings = self.bindings.load();
+            let answer = match asks {
+                [ask] => self.decide_one(&bindings, now_ns, op, ask)?,
+                _ => self.decide_several(&bindings, now_ns, op, asks)?,
+            };
+            // None: newer limits came into force meanwhile.
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn decide_one(&self, bindings: &Bindings, now_ns: u64, op: Op, ask: &Ask<'_>) -> Result<Option<Answer>, AskError> {
+        let (bound, key) = bindings.resolve(0, ask.limit, ask.key)?;
+        let mut shard = self.shards[shard_of(key)].lock();
+        if !shard.accepts(bindings.generation) {
+            return Ok(None);
+        }
+        let request = Request { op, at: self.at(now_ns.max(shard.last_ns)) };
+        let mut item = Item::new(bound, key, u64::from(ask.cost));
+        self.judge(&mut shard, &mut item, &request);
+        let admitted = !matches!(item.verdict, Verdict::Denied(..));
+        if admitted {
+            self.take(&mut shard, &mut item, &request);
+        }
+        let (outcome, urgent) = self.outcome(&mut shard, &item, &request);
+        drop(shard);
+        let allowed = admitted || !matches!(op, Op::Check | Op::Peek);
+        Ok(Some(Answer { allowed, summary: 0, results: vec![outcome], urgent }))
+    }
+
+    fn decide_several(
+        &self,
+        bindings: &Bindings,
+        now_ns: u64,
+        op: Op,
+        asks: &[Ask<'_>],
+    ) -> Result<Option<Answer>, AskError> {
+        let (mut items, item_of) = combine(bindings, asks)?;
+        let Some(mut guards) = self.lock_all(bindings, &mut items) else { return Ok(None) };
+        let last_ns = guards.iter().map(|shard| shard.last_ns).max().unwrap_or(0);
+        let request = Request { op, at: self.at(now_ns.max(last_ns)) };
+        for item in &mut items {
+            self.judge(&mut guards[item.guard], item, &request);
+        }
+        let admitted = items.iter().all(|item| !matches!(item.verdict, Verdict::Denied(..)));
+        for item in &mut items {
+            match admitted {
+                true => self.take(&mut guards[item.guard], item, &request),
+                false => self.unreserve(item),
+            }
+        }
+        let outcomes: Vec<_> = items.iter().map(|item| self.outcome(&mut guards[item.guard], item, &request)).collect();
+        drop(guards);
+        let urgent = outcomes.iter().any(|(_, urgent)| *urgent);
+        let results: Vec<_> = item_of.into_iter().map(|item| outcomes[item].0.clone()).collect();
+        Ok(Some(Answer { allowed: admitted, summary: summary(&results, admitted), results, urgent }))
+    }
+
+    /// All at once, in one order for everybody. None when one of them was decided by newer limits.
+    fn lock_all(&self, bindings: &Bindings, items: &mut [Item<'_>]) -> Option<Vec<MutexGuard<'_, Shard>>> {
+        let mut wanted: Vec<_> = items.iter().map(|item| shard_of(item.key)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for item in items.iter_mut() {
+            item.guard = wanted.partition_point(|shard| *shard < shard_of(item.key));
+        }
+        let mut guards: Vec<_> = wanted.into_iter().map(|shard| self.shards[shard].lock()).collect();
+        guards.iter_mut().all(|shard| shard.accepts(bindings.generation)).then_some(guards)
+    }
+
+    fn at(&self, now_ns: u64) -> At {
+        At { now_ns, max_skew_ns: self.settings.retention.max_skew_ns }
+    }
+
+    /// Decides for one key, taking nothing; a new key's place in the table is reserved when the request would take.
+    fn judge(&self, shard: &mut Shard, item: &mut Item<'_>, request: &Request) {
+        let bound = item.bound;
+        self.carry(shard, bound, item.key, request.at.now_ns, true);
+        item.id = shard.find(bound.info.ix, item.key);
+        let takes = match request.op {
+            Op::Reset => true,
+            _ => item.cost > 0,
+        };
+        if !takes {
+            return;
+        }
+        if matches!(request.op, Op::Check | Op::Peek) {
+            let level = shard.level(item.id, &bound.info, &request.at);
+            match decide(&level, bound.capacity, item.cost) {
+                Wait::None => {}
+                Wait::Never => item.verdict = Verdict::Denied(Reason::CostOverLimit, Wait::Never),
+                wait => item.verdict = Verdict::Denied(Reason::Quota, wait),
+            }
+        }
+        let counted = item.id.is_some_and(|id| shard.slab[id].standing.counted().is_some());
+        if item.verdict == Verdict::Admitted && !counted {
+            self.reserve(item, request.op);
+        }
+    }
+
+    /// Counts a new own key, or says that there is no room for it.
+    fn reserve(&self, item: &mut Item<'_>, op: Op) {
+        let bound = item.bound;
+        let keys = [(&self.own_keys, self.settings.max_keys), (&*bound.own_keys, bound.max_keys)];
+        if op == Op::Peek {
+            if bound.on_full == OnFull::Deny && keys.iter().any(|(count, max)| count.load(Ordering::Relaxed) >= *max) {
+                item.verdict = Verdict::Denied(Reason::TableFull, Wait::After(TABLE_FULL_RETRY_NS));
+            }
+            return;
+        }
+        for (count, _) in keys {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        item.reserved = true;
+        if keys.iter().all(|(count, max)| count.load(Ordering::Relaxed) <= *max) {
+            return;
+        }
+        self.unreserve(item);
+        if op == Op::Check && bound.on_full == OnFull::Deny {
+            self.counters.full_denied.fetch_add(1, Ordering::Relaxed);
+            item.verdict = Verdict::Denied(Reason::TableFull, Wait::After(TABLE_FULL_RETRY_NS));
+        } else {
+            self.counters.full_allowed.fetch_add(1, Ordering::Relaxed);
+            item.verdict = Verdict::Uncounted;
+        }
+    }
+
+    fn unreserve(&self, item: &mut Item<'_>) {
+        if std::mem::take(&mut item.reserved) {
+            self.own_keys.fetch_sub(1, Ordering::Relaxed);
+            item.bound.own_keys.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes what was decided.
+    fn take(&self, shard: &mut Shard, item: &mut Item<'_>, request: &Request) {
+        let takes = match request.op {
+            Op::Peek => false,
+            Op::Reset => true,
+            Op::Check | Op::Debit => item.cost > 0,
+        };
+        if !takes || item.verdict == Verdict::Uncounted {
+            return;
+        }
+        let (info, now_ns) = (&item.bound.info, request.at.now_ns);
+        shard.last_ns = now_ns;
+        let id = item.id.unwrap_or_else(|| shard.entry(info.ix, item.key));
+        item.id = Some(id);
+        if std::mem::take(&mut item.reserved) {
+            shard.slab[id].standing = Standing::own(item.bound.ix);
+        }
+        match request.op {
+            Op::Reset => shard.reset(id, info, now_ns),
+            op => shard.spend(id, &Spend { info, now_ns, tokens: item.cost, debit: op == Op::Debit }),
+        }
+    }
+
+    /// How things stand after the request, and whether peers should hear of it at once.
+    fn outcome(&self, shard: &mut Shard, item: &Item<'_>, request: &Request) -> (Outcome, bool) {
+        let bound = item.bound;
+        let figures = Figures::of(&shard.level(item.id, &bound.info, &request.at), bound.capacity);
+        let (reason, retry_after) = match item.verdict {
+            Verdict::Denied(reason, wait) => (Some(reason), wait),
+            _ => (None, Wait::None),
+        };
+        let unsent = item.id.map_or(0, |id| shard.slab[id].unsent);
+        let urgent = match request.op {
+            Op::Check | Op::Debit => self.is_urgent(unsent, bound.capacity, figures.remaining),
+            Op::Reset => item.verdict == Verdict::Admitted,
+            Op::Peek => false,
+        };
+        let outcome = Outcome {
+            limit: Arc::clone(&bound.limit),
+            allowed: reason.is_none(),
+            reason,
+            used: figures.used,
+            remaining: figures.remaining,
+            retry_after,
+            reset_after_ns: figures.reset_after_ns,
+            next_after_ns: figures.next_after_ns,
+        };
+        (outcome, urgent)
+    }
+
+    /// `unsent >= max(1, 0.02 * capacity / N, 0.25 * headroom / N)`.
+    fn is_urgent(&self, unsent: u32, capacity: u64, headroom: u64) -> bool {
+        let members = u128::from(self.members.load(Ordering::Relaxed).max(1));
+        let unsent = u128::from(unsent) * members;
+        unsent > 0 && unsent * 50 >= u128::from(capacity) && unsent * 4 >= u128::from(headroom)
+    }
+}
+
+impl<'a> Item<'a> {
+    fn new(bound: &'a Arc<Bound>, key: KeyHash, cost: u64) -> Self {
+        Self { bound, key, cost, guard: 0, id: None, verdict: Verdict::Admitted, reserved: false }
+    }
+}
+
+/// One item for each key, with the costs of all parts that name it; and the item of each part.
+fn combine<'a>(bindings: &'a Bindings, asks: &[Ask<'_>]) -> Result<(Vec<Item<'a>>, Vec<usize>), AskError> {
+    let mut items: Vec<Item<'a>> = Vec::with_capacity(asks.len());
+    let mut item_of = Vec::with_capacity(asks.len());
+    for (index, ask) in asks.iter().enumerate() {
+        let (bound, key) = bindings.resolve(index, ask.limit, ask.key)?;
+        let cost = u64::from(ask.cost);
+        match items.iter().position(|item| item.key == key) {
+            Some(same) => {
+                items[same].cost += cost;
+                item_of.push(same);
+            }
+            None => {
+                items.push(Item::new(bound, key, cost));
+                item_of.push(items.len() - 1);
+            }
+        }
+    }
+    Ok((items, item_of))
+}
+
+/// Which result speaks for all.
+fn summary(results: &[Outcome], admitted: bool) -> usize {
+    let wait = |outcome: &Outcome| match outcome.retry_after {
+        Wait::None => (0, 0),
+        Wait::After(ns) => (1, ns),
+        Wait::Never => (2, 0),
+    };
+    let mut best = 0;
+    for (index, outcome) in results.iter().enumerate() {
+        let better = match admitted {
+            true => outcome.remaining < results[best].remaining,
+            false => wait(outcome) > wait(&results[best]),
+        };
+        if better {
+            best = index;
+        }
+    }
+    best
+}

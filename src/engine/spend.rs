@@ -1,0 +1,142 @@
+//! What a decision changes in an entry: spends, debits, resets. Each is by this node itself, so each is to be drained.
+
+use super::entry::{Entry, Held, Many, one};
+use super::names::ShapeInfo;
+use super::shard::Shard;
+use crate::algorithms::bucket::Bucket;
+use crate::crdt::{Cell, Mark, ReplicaIx};
+use crate::limits::MIN_MARK_KEPT_NS;
+
+/// Tokens to be taken from a key.
+pub(super) struct Spend<'a> {
+    pub info: &'a ShapeInfo,
+    /// Not below that of any earlier spend of the shard.
+    pub now_ns: u64,
+    pub tokens: u64,
+    /// Taken whatever the state.
+    pub debit: bool,
+}
+
+impl Shard {
+    pub fn spend(&mut self, id: u32, spend: &Spend<'_>) {
+        let own = self.own;
+        self.change_own(id, |entry| {
+            entry.spend(own, spend);
+            true
+        });
+    }
+
+    /// Gives a key its full allowance back.
+    pub fn reset(&mut self, id: u32, info: &ShapeInfo, now_ns: u64) {
+        let own = self.own;
+        self.change_own(id, |entry| {
+            entry.reset(own, info, now_ns);
+            true
+        });
+    }
+}
+
+impl Entry {
+    fn spend(&mut self, own: ReplicaIx, spend: &Spend<'_>) {
+        let slot = spend.info.slot(spend.now_ns);
+        if !self.spend_small(own, slot, spend) {
+            self.spend_many(own, slot, spend);
+        }
+        self.unsent = self.unsent.saturating_add(u32::try_from(spend.tokens).unwrap_or(u32::MAX));
+    }
+
+    /// False when the small form cannot hold it.
+    fn spend_small(&mut self, own: ReplicaIx, slot: u64, spend: &Spend<'_>) -> bool {
+        if spend.debits_bucket() {
+            return false;
+        }
+        let (at, mut cell) = match self.held {
+            Held::Nothing => {
+                let at = if spend.info.bucket().is_some() { spend.now_ns } else { slot };
+                (at, one(spend.info, own, at, 0, 0.into()).cell)
+            }
+            Held::One { replica, at, spent, fin } => {
+                let held = one(spend.info, replica, at, spent, fin);
+                if (held.replica, held.slot) != (own, slot) {
+                    return false;
+                }
+                (at, held.cell)
+            }
+            Held::Many(_) => return false,
+        };
+        spend.add_to(&mut cell);
+        self.held = Held::One { replica: own, at, spent: cell.spent, fin: cell.fin.into() };
+        true
+    }
+
+    fn spend_many(&mut self, own: ReplicaIx, slot: u64, spend: &Spend<'_>) {
+        let info = spend.info;
+        let oldest = info.oldest_live_slot(spend.now_ns);
+        if self.read(info, |cells, _| cells.first().is_some_and(|cell| cell.slot < oldest)) {
+            self.expire(own, info, spend.now_ns);
+            self.shrink(info);
+            if matches!(self.held, Held::Nothing) && self.spend_small(own, slot, spend) {
+                return;
+            }
+        }
+        let many = self.many(info, own);
+        let (slot, n) = many.slots.mark().place(slot);
+        spend.add_to(many.slots.own_cell(slot, own, n));
+        many.touched(slot);
+        many.unsent_from = many.unsent_from.min(slot);
+    }
+
+    fn reset(&mut self, own: ReplicaIx, info: &ShapeInfo, now_ns: u64) {
+        let many = self.many(info, own);
+        let debited = info.bucket().map_or(0, |bucket| many.whole_walk(info, bucket).d);
+        many.make_mark(info, now_ns, debited);
+        self.unsent = 0;
+    }
+}
+
+impl Many {
+    /// A mark above all that is held; what is below it is dropped. `debited` are the debits this forgives.
+    pub fn make_mark(&mut self, info: &ShapeInfo, now_ns: u64, debited: u64) -> Mark {
+        let current = info.slot(now_ns);
+        let slot = self.slots.newest_slot().map_or(current, |newest| newest.max(current));
+        let cells = self.slots.cells_from(slot).iter().map(|c| c.cell.n);
+        let marks = [self.slots.mark(), self.held_under()].into_iter().filter(|mark| mark.slot == slot).map(|m| m.n);
+        let highest = cells.chain(marks).max().unwrap_or(0);
+        let mark = Mark { slot, n: highest.saturating_add(1) };
+        let until_ns = match info.bucket() {
+            None => info.expires_ns(slot),
+            Some(bucket) => bucket_mark_until_ns(info, bucket, slot, debited),
+        };
+        self.merge_mark(mark, until_ns);
+        self.unsent_from = u64::MAX;
+        self.mark_unsent = true;
+        mark
+    }
+}
+
+/// A peer may hold debt that the mark forgives for as long as it takes to be paid off from the most it can be.
+fn bucket_mark_until_ns(info: &ShapeInfo, bucket: &Bucket, slot: u64, debited: u64) -> u64 {
+    let end_ns = info.slot_end_ns(slot);
+    let most = info.overdraft.saturating_add(bucket.cost(debited));
+    let paid_ns = match bucket.limit {
+        0 => 0,
+        limit => u64::try_from(most.div_ceil(u128::from(limit))).unwrap_or(u64::MAX),
+    };
+    info.expires_ns(slot).max(end_ns.saturating_add(paid_ns.max(MIN_MARK_KEPT_NS)))
+}
+
+impl Spend<'_> {
+    fn debits_bucket(&self) -> bool {
+        self.debit && self.info.bucket().is_some()
+    }
+
+    fn add_to(&self, cell: &mut Cell) {
+        match self.info.bucket() {
+            Some(bucket) => bucket.spend(cell, self.now_ns, self.tokens),
+            None => cell.spent = cell.spent.saturating_add(self.tokens),
+        }
+        if self.debits_bucket() {
+            cell.debited = cell.debited.saturating_add(self.tokens);
+        }
+    }
+}

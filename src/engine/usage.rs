@@ -1,0 +1,70 @@
+//! What is known of one key, by replica.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::entry::Entry;
+use super::names::{Names, ShapeInfo};
+use super::read::{At, Figures};
+use super::shard::shard_of;
+use super::{AskError, Engine, ReplicaUsage, Usage};
+use crate::algorithms::Level;
+use crate::algorithms::window::WindowLevel;
+use crate::crdt::ReplicaIx;
+use crate::limits::Shape;
+
+impl Engine {
+    /// What is known of a key.
+    pub fn usage(&self, now_ns: u64, limit: &str, key: &str) -> Result<Usage, AskError> {
+        let names = self.names.read();
+        loop {
+            let bindings = self.bindings.load();
+            let (bound, key) = bindings.resolve(0, limit, key)?;
+            let mut shard = self.shards[shard_of(key)].lock();
+            if !shard.accepts(bindings.generation) {
+                continue;
+            }
+            let now_ns = now_ns.max(shard.last_ns);
+            self.carry(&mut shard, bound, key, now_ns, true);
+            let at = At { now_ns, max_skew_ns: self.settings.retention.max_skew_ns };
+            let id = shard.find(bound.info.ix, key);
+            let figures = Figures::of(&shard.level(id, &bound.info, &at), bound.capacity);
+            let replicas = id.map(|id| shard.slab[id].by_replica(&bound.info, &at)).unwrap_or_default();
+            drop(shard);
+            return Ok(Usage {
+                limit: Arc::clone(&bound.limit),
+                used: figures.used,
+                remaining: figures.remaining,
+                replicas: named(&names, replicas),
+            });
+        }
+    }
+}
+
+impl Entry {
+    /// What each replica's cells add to the slots that count.
+    fn by_replica(&self, info: &ShapeInfo, at: &At) -> BTreeMap<ReplicaIx, u64> {
+        let last = self.last_counted(info, at);
+        let mut counts: BTreeMap<ReplicaIx, Vec<(u64, u64)>> = BTreeMap::new();
+        self.read(info, |cells, _| {
+            for cell in cells.iter().take_while(|cell| cell.slot <= last) {
+                counts.entry(cell.replica).or_default().push((cell.slot, cell.cell.spent));
+            }
+        });
+        let used = |counts: Vec<(u64, u64)>| match &info.shape {
+            Shape::Window { kind, window_ns } => WindowLevel::new(*kind, *window_ns, at.now_ns, &counts).used(),
+            Shape::Bucket(_) => counts.iter().fold(0u64, |sum, count| sum.saturating_add(count.1)),
+        };
+        counts.into_iter().map(|(replica, counts)| (replica, used(counts))).collect()
+    }
+}
+
+/// This node's own first, the others by id.
+fn named(names: &Names, replicas: BTreeMap<ReplicaIx, u64>) -> Vec<ReplicaUsage> {
+    let usage = |(ix, used): (ReplicaIx, u64)| {
+        names.replica(ix).map(|id| (ix != names.own(), ReplicaUsage { replica: id.clone(), used }))
+    };
+    let mut all: Vec<_> = replicas.into_iter().filter_map(usage).collect();
+    all.sort_by(|(a_foreign, a), (b_foreign, b)| (a_foreign, &a.replica).cmp(&(b_foreign, &b.replica)));
+    all.into_iter().map(|(_, usage)| usage).collect()
+}
