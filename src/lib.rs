@@ -19,6 +19,7 @@
 //! Without the feature `node` only the first eight are built: no sockets, no files, no clock of their own, no threads.
 
 pub mod algorithms;
+pub mod codec;
 pub mod crdt;
 pub mod engine;
 pub mod id;
