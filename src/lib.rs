@@ -22,6 +22,7 @@ pub mod algorithms;
 pub mod codec;
 pub mod crdt;
 pub mod engine;
+pub mod gossip;
 pub mod id;
 pub mod limits;
 pub mod time;
