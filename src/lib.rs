@@ -25,4 +25,5 @@ pub mod engine;
 pub mod gossip;
 pub mod id;
 pub mod limits;
+pub mod replay;
 pub mod time;

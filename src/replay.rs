@@ -1,0 +1,182 @@
+//! A trace decided in virtual time: the same engine, told the times of the trace.
+//!
+//! [`Replay`] is the pure part. [`run`] reads a trace as JSON lines and writes the answers; the command line calls it.
+
+#[cfg(feature = "node")]
+mod trace;
+
+use serde::{Serialize, Serializer};
+
+#[cfg(feature = "node")]
+pub use trace::{MAX_LINE_BYTES, ReplayError, run};
+
+use crate::algorithms::Wait;
+use crate::engine::{Answer, Ask, AskError, Engine, Op, Settings};
+use crate::id::{NodeName, ReplicaId, Secret};
+use crate::limits::{LimitName, LimitSet};
+use crate::time::SECOND;
+
+/// The latest time that a limit's integers have room for, nanoseconds: the year 2262.
+pub const MAX_AT_NS: u64 = 1 << 63;
+
+/// Steps between two sweeps: what has expired is forgotten, so that a long trace needs no more memory than a node.
+const SWEEP_STEPS: u64 = 65_536;
+
+/// An engine in virtual time.
+#[derive(Debug)]
+pub struct Replay {
+    engine: Engine,
+    at_ns: u64,
+    steps: u64,
+    swept_at_ns: u64,
+}
+
+/// A step that cannot be decided.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StepError {
+    /// A step is earlier than the one before it.
+    #[error("`at_ns`: time runs backwards, {at_ns} after {last_ns}; sort the trace by time")]
+    Backwards {
+        /// The step's time.
+        at_ns: u64,
+        /// That of the step before.
+        last_ns: u64,
+    },
+    /// A time beyond [`MAX_AT_NS`].
+    #[error("`at_ns`: {0} is beyond {MAX_AT_NS} (the year 2262)")]
+    TooLate(u64),
+    /// The engine refused it.
+    #[error("{}{}", part(.0), .0)]
+    Ask(#[from] AskError),
+}
+
+/// Which part of a step an error is about.
+fn part(error: &AskError) -> String {
+    match error {
+        AskError::UnknownLimit { index, .. } => format!("`checks[{index}].limit`: "),
+        AskError::BadKey { index, .. } => format!("`checks[{index}].key`: "),
+        AskError::BadCount { .. } => "`checks`: ".to_owned(),
+    }
+}
+
+impl Replay {
+    /// An engine with no state and default settings.
+    pub fn new(limits: LimitSet) -> Self {
+        let node = NodeName::new("replay").expect("it is a node name");
+        // One node that talks to nobody: any id and any secret give the same answers.
+        let engine = Engine::new(Settings::default(), ReplicaId { node, generation: 1, nonce: 0 }, &Secret([0; 32]));
+        engine.install(0, limits);
+        Self { engine, at_ns: 0, steps: 0, swept_at_ns: 0 }
+    }
+
+    /// Decides one step. A step that is an error changes nothing.
+    pub fn step<'a>(&mut self, at_ns: u64, op: Op, asks: &[Ask<'a>]) -> Result<Line<'a>, StepError> {
+        if at_ns < self.at_ns {
+            return Err(StepError::Backwards { at_ns, last_ns: self.at_ns });
+        }
+        if at_ns > MAX_AT_NS {
+            return Err(StepError::TooLate(at_ns));
+        }
+        let answer = self.engine.decide(at_ns, op, asks)?;
+        self.at_ns = at_ns;
+        self.steps += 1;
+        if self.steps.is_multiple_of(SWEEP_STEPS) && at_ns - self.swept_at_ns >= SECOND {
+            self.swept_at_ns = at_ns;
+            // Nobody is told: but what waits to be told is not forgotten.
+            self.engine.drain(at_ns);
+            self.engine.sweep(at_ns);
+        }
+        Ok(Line::new(&answer, asks))
+    }
+}
+
+/// What one step is answered; serialised it is a line of the output.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Line<'a> {
+    /// Whether the request was admitted.
+    pub allowed: bool,
+    /// One a part, in request order.
+    pub results: Vec<LineResult<'a>>,
+}
+
+/// One limit's own answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LineResult<'a> {
+    /// The limit.
+    #[serde(serialize_with = "name")]
+    pub limit: LimitName,
+    /// The key.
+    pub key: &'a str,
+    /// This limit's own decision.
+    pub allowed: bool,
+    /// Requests of cost 1 that would be admitted now.
+    pub remaining: u64,
+    /// `null`, nanoseconds or `"never"`.
+    #[serde(rename = "retry_after_ns", serialize_with = "wait")]
+    pub retry_after: Wait,
+    /// When nothing counts any more.
+    pub reset_after_ns: u64,
+    /// How long an admitted caller waits: 0, no limit of this version has a queue.
+    pub delay_ns: u64,
+}
+
+impl<'a> Line<'a> {
+    fn new(answer: &Answer, asks: &[Ask<'a>]) -> Self {
+        let results = answer.results.iter().zip(asks).map(|(outcome, ask)| LineResult {
+            limit: outcome.limit.name.clone(),
+            key: ask.key,
+            allowed: outcome.allowed,
+            remaining: outcome.remaining,
+            retry_after: outcome.retry_after,
+            reset_after_ns: outcome.reset_after_ns,
+            delay_ns: 0,
+        });
+        Self { allowed: answer.allowed, results: results.collect() }
+    }
+}
+
+fn name<S: Serializer>(name: &LimitName, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(name.as_str())
+}
+
+fn wait<S: Serializer>(wait: &Wait, to: S) -> Result<S::Ok, S::Error> {
+    match wait {
+        Wait::None => to.serialize_none(),
+        Wait::After(ns) => to.serialize_u64(*ns),
+        Wait::Never => to.serialize_str("never"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LimitSpec;
+
+    fn limits() -> LimitSet {
+        let spec = LimitSpec { name: "l".into(), limit: Some(1), window: Some("1s".into()), ..LimitSpec::default() };
+        LimitSet::new([spec.check().unwrap()]).unwrap()
+    }
+
+    const ASK: Ask<'static> = Ask { limit: "l", key: "k", cost: 1 };
+
+    #[test]
+    fn time_never_runs_backwards() {
+        let mut replay = Replay::new(limits());
+        assert!(replay.step(10, Op::Check, &[ASK]).unwrap().allowed);
+        let error = replay.step(9, Op::Check, &[ASK]).unwrap_err();
+        assert_eq!(error, StepError::Backwards { at_ns: 9, last_ns: 10 });
+        assert!(!replay.step(10, Op::Check, &[ASK]).unwrap().allowed);
+        assert_eq!(replay.step(MAX_AT_NS + 1, Op::Check, &[ASK]), Err(StepError::TooLate(MAX_AT_NS + 1)));
+        assert!(replay.step(MAX_AT_NS, Op::Check, &[ASK]).unwrap().allowed);
+    }
+
+    #[test]
+    fn sweeping_changes_no_answer() {
+        let mut replay = Replay::new(limits());
+        for step in 0..2 * SWEEP_STEPS {
+            // Two requests a window: the first is admitted, unless the window before weighs on it.
+            let line = replay.step(step * SECOND, Op::Check, &[ASK]).unwrap();
+            assert_eq!(line.allowed, step % 2 == 0, "{step}");
+        }
+    }
+}
