@@ -27,3 +27,8 @@ pub mod id;
 pub mod limits;
 pub mod replay;
 pub mod time;
+
+#[cfg(feature = "node")]
+pub mod cert;
+#[cfg(feature = "node")]
+pub mod transport;
