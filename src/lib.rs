@@ -31,4 +31,6 @@ pub mod time;
 #[cfg(feature = "node")]
 pub mod cert;
 #[cfg(feature = "node")]
+pub mod journal;
+#[cfg(feature = "node")]
 pub mod transport;
