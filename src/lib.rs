@@ -29,7 +29,11 @@ pub mod replay;
 pub mod time;
 
 #[cfg(feature = "node")]
+pub mod api;
+#[cfg(feature = "node")]
 pub mod cert;
+#[cfg(feature = "node")]
+pub mod client;
 #[cfg(feature = "node")]
 pub mod journal;
 #[cfg(feature = "node")]

@@ -1,0 +1,164 @@
+//! The HTTP API: [`router`] makes an axum router of a [`Service`], which the node [`serve`]s on its listener.
+//!
+//! A check's way: [`body`] reads and parses what is asked, `decide` reads the clock once and asks the engine, [`headers`]
+//! and [`document`] write the answer. Whatever cannot be served is a [`problem`].
+
+mod body;
+mod decide;
+mod document;
+mod headers;
+mod limits;
+mod metrics;
+mod problem;
+mod query;
+mod server;
+mod state;
+mod usage;
+mod waits;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use tokio::sync::{Notify, Semaphore};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use self::metrics::Metrics;
+pub use self::server::{HEAD_TIMEOUT, serve};
+use crate::engine::{Engine, Op};
+use crate::time::{Clock, SlotClock};
+
+/// Requests with a body that are worked on at once; more are answered 503. Each holds at most `max_body` bytes.
+pub const MAX_IN_FLIGHT: usize = 1024;
+
+/// How the HTTP API is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The largest request body, bytes.
+    pub max_body: usize,
+    /// The status of a denied check: 429 or 200 (or what a proxy needs).
+    pub denied_status: u16,
+    /// The bearer token that reset and debit need; None: none needed, which is refused off loopback.
+    pub token: Option<String>,
+}
+
+/// What the API serves from.
+pub struct Service {
+    /// Decides.
+    pub engine: Arc<Engine>,
+    /// Tells the time, once a request.
+    pub clock: Arc<dyn Clock>,
+    /// Makes slot-clock time of it.
+    pub slot_clock: Arc<SlotClock>,
+    /// Asks for an early flush.
+    pub urge: Arc<Notify>,
+    /// The node around the engine.
+    pub node: Arc<dyn NodeView>,
+    /// Settings.
+    pub settings: Settings,
+}
+
+/// One node of the cluster as this node sees it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Member {
+    /// Node name.
+    pub name: String,
+    /// Where it is.
+    pub region: String,
+    /// Which life.
+    pub generation: u64,
+    /// `self`, `connected`, `unreachable` or `clock_beyond_skew`.
+    pub state: &'static str,
+    /// Round trip of the link, milliseconds; None for this node and those not connected.
+    pub rtt_ms: Option<u64>,
+    /// How old the newest complete knowledge of it is, milliseconds.
+    pub lag_ms: Option<u64>,
+    /// Its clock minus this node's, milliseconds.
+    pub clock_offset_ms: Option<i64>,
+    /// Own chunks that it has not acknowledged.
+    pub backlog: u64,
+}
+
+/// A limit that is not the same everywhere.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LimitDifference {
+    /// The limit.
+    pub limit: String,
+    /// The nodes that have it otherwise than this one, or have it not, or have it when this one has not.
+    pub nodes: Vec<String>,
+}
+
+/// Figures of the node's other parts, for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Whether the journal cannot be written now.
+    pub journal_failing: bool,
+    /// Bytes of records that wait for the journal.
+    pub journal_queued_bytes: u64,
+    /// Records that were skipped as damaged when the journal was read.
+    pub journal_damaged: u64,
+    /// Handshakes that failed and connections that were refused.
+    pub connections_rejected: u64,
+    /// Chunks of peers refused because they were of a time too far ahead.
+    pub peers_chunks_ahead: u64,
+    /// When this node's certificate ends, Unix seconds; None without one.
+    pub certificate_expires_unix_s: Option<i64>,
+}
+
+/// What the API tells of the node beside decisions.
+pub trait NodeView: Send + Sync + 'static {
+    /// All nodes known, this one first.
+    fn members(&self) -> Vec<Member>;
+    /// Limits whose definitions differ.
+    fn limits_differ(&self) -> Vec<LimitDifference>;
+    /// What is wrong with this node; empty: it is well.
+    fn degraded(&self) -> Vec<String>;
+    /// Why it is not ready; None: it is.
+    fn not_ready(&self) -> Option<String>;
+    /// The region of a node, for usage by region.
+    fn region_of(&self, node: &crate::id::NodeName) -> Option<String>;
+    /// How old the newest complete knowledge of a replica is, milliseconds; 0 for this node's own.
+    fn stale_ms(&self, replica: &crate::id::ReplicaId) -> Option<u64>;
+    /// Figures for metrics.
+    fn figures(&self) -> Figures;
+}
+
+/// The status that denied checks may be given: 200, or one that says it was the client. None for any other.
+pub fn denied_status(status: u16) -> Option<StatusCode> {
+    StatusCode::from_u16(status).ok().filter(|status| *status == StatusCode::OK || status.is_client_error())
+}
+
+/// What every handler works from.
+struct App {
+    service: Service,
+    metrics: Metrics,
+    denied: StatusCode,
+    in_flight: Semaphore,
+}
+
+/// All routes. A `denied_status` in the settings that [`denied_status`] does not know counts as 429.
+pub fn router(service: Service) -> Router {
+    let denied = denied_status(service.settings.denied_status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    let metrics = Metrics::new();
+    let app = Arc::new(App { service, metrics, denied, in_flight: Semaphore::new(MAX_IN_FLIGHT) });
+    Router::new()
+        .route("/v1/check", post(|State(app), request| decide::handle(app, Op::Check, request)))
+        .route("/v1/peek", post(|State(app), request| decide::handle(app, Op::Peek, request)))
+        .route("/v1/debit", post(|State(app), request| decide::handle(app, Op::Debit, request)))
+        .route("/v1/reset", post(|State(app), request| decide::handle(app, Op::Reset, request)))
+        .route("/v1/usage", get(usage::by_query).post(usage::by_body))
+        .route("/v1/limits", get(limits::all))
+        .route("/v1/limits/{*name}", get(limits::one))
+        .route("/v1/cluster", get(state::cluster))
+        .route("/healthz", get(state::healthz))
+        .route("/readyz", get(state::readyz))
+        .route("/metrics", get(state::metrics))
+        .fallback(problem::unknown_route)
+        .method_not_allowed_fallback(problem::wrong_method)
+        // `body` has a bound of its own, and a problem document for it.
+        .layer(DefaultBodyLimit::disable())
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .with_state(app)
+}
