@@ -37,4 +37,6 @@ pub mod client;
 #[cfg(feature = "node")]
 pub mod journal;
 #[cfg(feature = "node")]
+pub mod node;
+#[cfg(feature = "node")]
 pub mod transport;
