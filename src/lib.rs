@@ -35,8 +35,12 @@ pub mod cert;
 #[cfg(feature = "node")]
 pub mod client;
 #[cfg(feature = "node")]
+pub mod config;
+#[cfg(feature = "node")]
 pub mod journal;
 #[cfg(feature = "node")]
 pub mod node;
+#[cfg(feature = "node")]
+pub mod telemetry;
 #[cfg(feature = "node")]
 pub mod transport;
