@@ -37,6 +37,8 @@ pub mod client;
 #[cfg(feature = "node")]
 pub mod config;
 #[cfg(feature = "node")]
+pub mod demo;
+#[cfg(feature = "node")]
 pub mod journal;
 #[cfg(feature = "node")]
 pub mod node;
