@@ -33,6 +33,8 @@ pub mod api;
 #[cfg(feature = "node")]
 pub mod cert;
 #[cfg(feature = "node")]
+pub mod cli;
+#[cfg(feature = "node")]
 pub mod client;
 #[cfg(feature = "node")]
 pub mod config;
