@@ -17,7 +17,21 @@ use crate::engine::spec::{self, AskSpec, Object};
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads a JSON body of at most `most` bytes that arrives `within` a time.
-pub(super) async fn read(headers: &HeaderMap, body: Body, most: usize, within: Duration) -> Result<Bytes, Problem> {
+pub(super) fn read(
+    headers: &HeaderMap,
+    body: Body,
+    most: usize,
+    within: Duration,
+) -> impl Future<Output = Result<Bytes, Problem>> + Send + use<> {
+    let expected = expect(headers, &body, most);
+    async move {
+        expected?;
+        collect(body, most, within).await
+    }
+}
+
+/// Refuses what the head says is no such body.
+fn expect(headers: &HeaderMap, body: &Body, most: usize) -> Result<(), Problem> {
     let essence = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).and_then(|v| v.split(';').next());
     // Beside saying what is expected this keeps web pages from posting to loopback: they may not send this type unasked.
     if !essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json")) {
@@ -28,14 +42,18 @@ pub(super) async fn read(headers: &HeaderMap, body: Body, most: usize, within: D
         let problem = "no `Content-Encoding` is known: send the JSON as it is";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem));
     }
-    let too_large = || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format_args!("a body has at most {most} bytes"));
-    if body.size_hint().lower() > most as u64 {
-        return Err(too_large());
-    }
+    if body.size_hint().lower() > most as u64 { Err(too_large(most)) } else { Ok(()) }
+}
+
+fn too_large(most: usize) -> Problem {
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format_args!("a body has at most {most} bytes"))
+}
+
+async fn collect(body: Body, most: usize, within: Duration) -> Result<Bytes, Problem> {
     let collected = tokio::time::timeout(within, Limited::new(body, most).collect()).await;
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(most)),
         Ok(Err(error)) => Err(Problem::bad_request(format_args!("the body did not arrive whole: {error}"))),
         Err(_) => {
             let problem = format!("the body did not arrive within {} ms", within.as_millis());

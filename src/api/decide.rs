@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 
@@ -20,17 +21,31 @@ use crate::engine::{Answer, AskError, Op};
 /// The media type of everything but problems.
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Answers one request.
-pub(super) async fn handle(app: Arc<App>, op: Op, request: Request) -> Result<Response, Problem> {
+/// Answers one request. The head is done with before the body is awaited: without it a request fits the sizes that an
+/// allocator is quick with.
+pub(super) fn handle(
+    app: Arc<App>,
+    op: Op,
+    request: Request,
+) -> impl Future<Output = Result<Response, Problem>> + Send + use<> {
     let (head, body) = request.into_parts();
+    let denial = settle(&app, op, &head);
+    let body = app.read(&head.headers, body);
+    async move {
+        let denial = denial?;
+        let _in_flight = app.in_flight()?;
+        let body = body.await?;
+        let asked = Asked::parse(&body)?;
+        app.answer(op, &asked, denial)
+    }
+}
+
+/// What the head alone decides: whether the request is let in, and the status of a denied check.
+fn settle(app: &App, op: Op, head: &Parts) -> Result<Option<StatusCode>, Problem> {
     if matches!(op, Op::Debit | Op::Reset) {
         authorise(&head.headers, app.service.settings.token.as_deref())?;
     }
-    let denial = denial(&app, op, &Query::read(&head.uri, if op == Op::Check { &["denied"] } else { &[] })?)?;
-    let _in_flight = app.in_flight()?;
-    let body = app.read(&head.headers, body).await?;
-    let asked = Asked::parse(&body)?;
-    app.answer(op, &asked, denial)
+    denial(app, op, &Query::read(&head.uri, if op == Op::Check { &["denied"] } else { &[] })?)
 }
 
 /// The status of a denied check; None for the operations whose every answer is 200.
@@ -72,8 +87,12 @@ impl App {
     }
 
     /// The body of a request.
-    pub(super) async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
-        body::read(headers, body, self.service.settings.max_body, BODY_TIMEOUT).await
+    pub(super) fn read(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> impl Future<Output = Result<Bytes, Problem>> + Send + use<> {
+        body::read(headers, body, self.service.settings.max_body, BODY_TIMEOUT)
     }
 
     fn answer(&self, op: Op, asked: &Asked<'_>, denial: Option<StatusCode>) -> Result<Response, Problem> {

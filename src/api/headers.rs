@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
+use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
 
 use super::waits::Waits;
@@ -25,31 +26,79 @@ const RESET: &str = "t";
 /// The largest integer of a structured field (RFC 9651).
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
+/// The headers here.
+const MOST_HEADERS: usize = 6;
 /// Headers of most answers: those here, `Content-Type` and `Content-Length`.
 const USUAL_HEADERS: usize = 8;
 
-/// A text that holds most answers' headers without growing.
-const USUAL_BYTES: usize = 64;
+/// A text that holds most answers' values without growing.
+const USUAL_BYTES: usize = 128;
 
 /// Adds what `answer` says.
 pub(super) fn add(headers: &mut HeaderMap, answer: &Answer, waits: Waits) {
     headers.reserve(USUAL_HEADERS);
-    let (mut policies, mut limits) = (String::with_capacity(USUAL_BYTES), String::with_capacity(USUAL_BYTES));
-    for (at, outcome) in answer.results.iter().enumerate() {
-        if let Some(worst) = speaks_for_its_limit(&answer.results, at, outcome) {
-            policy(&mut policies, outcome);
-            limit(&mut limits, worst, waits);
-        }
-    }
-    headers.insert(POLICY, value(policies));
-    headers.insert(LIMIT, value(limits));
+    let mut values = Values::default();
+    list(&mut values.text, &answer.results, |list, outcome, _| policy(list, outcome));
+    values.end(POLICY);
+    list(&mut values.text, &answer.results, |list, _, worst| limit(list, worst, waits));
+    values.end(LIMIT);
 
     let summary = &answer.results[answer.summary];
-    headers.insert(OLD_LIMIT, integer(summary.limit.capacity()).into());
-    headers.insert(OLD_REMAINING, integer(summary.remaining).into());
-    headers.insert(OLD_RESET, integer(waits.seconds(summary.reset_after_ns)).into());
+    values.number(OLD_LIMIT, integer(summary.limit.capacity()));
+    values.number(OLD_REMAINING, integer(summary.remaining));
+    values.number(OLD_RESET, integer(waits.seconds(summary.reset_after_ns)));
     if let (false, Wait::After(ns)) = (answer.allowed, summary.retry_after) {
-        headers.insert(RETRY_AFTER, waits.seconds(ns).into());
+        values.number(RETRY_AFTER, waits.seconds(ns));
+    }
+    values.insert_into(headers);
+}
+
+/// The values of all headers in one text: they share its allocation, where one each cost a check as much as its decision.
+struct Values {
+    text: String,
+    /// Each header and where its value ends; it begins where the one before ends.
+    ends: [Option<(HeaderName, usize)>; MOST_HEADERS],
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self { text: String::with_capacity(USUAL_BYTES), ends: Default::default() }
+    }
+}
+
+impl Values {
+    /// What was written since the last end is the value of `name`.
+    fn end(&mut self, name: HeaderName) {
+        let end = self.text.len();
+        let free = self.ends.iter_mut().find(|end| end.is_none()).expect("there are no more headers than places");
+        *free = Some((name, end));
+    }
+
+    fn number(&mut self, name: HeaderName, number: u64) {
+        write!(self.text, "{number}").expect("a String takes everything");
+        self.end(name);
+    }
+
+    fn insert_into(self, headers: &mut HeaderMap) {
+        let (text, mut begin) = (Bytes::from(self.text), 0);
+        for (name, end) in self.ends.into_iter().flatten() {
+            let value = HeaderValue::from_maybe_shared(text.slice(begin..end));
+            headers.insert(name, value.expect("limit names are printable ASCII"));
+            begin = end;
+        }
+    }
+}
+
+/// Writes the items of a list: for each limit named, `item` of its first outcome and the one that speaks for it.
+fn list(text: &mut String, results: &[Outcome], item: impl Fn(&mut String, &Outcome, &Outcome)) {
+    let begin = text.len();
+    for (at, outcome) in results.iter().enumerate() {
+        if let Some(worst) = speaks_for_its_limit(results, at, outcome) {
+            if text.len() > begin {
+                text.push_str(", ");
+            }
+            item(text, outcome, worst);
+        }
     }
 }
 
@@ -96,11 +145,8 @@ fn limit(list: &mut String, outcome: &Outcome, waits: Waits) {
     }
 }
 
-/// Starts an item of a list: a string, quoted and escaped.
+/// An item of a list: a string, quoted and escaped.
 fn item(list: &mut String, name: &str) {
-    if !list.is_empty() {
-        list.push_str(", ");
-    }
     list.push('"');
     for c in name.chars() {
         if matches!(c, '"' | '\\') {
@@ -117,10 +163,6 @@ fn parameter(list: &mut String, name: &str, number: u64) {
 
 fn integer(number: u64) -> u64 {
     number.min(MAX_INTEGER)
-}
-
-fn value(list: String) -> HeaderValue {
-    HeaderValue::try_from(list).expect("limit names are printable ASCII")
 }
 
 #[cfg(test)]
