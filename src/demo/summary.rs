@@ -114,7 +114,7 @@ impl Summary<'_> {
         let Some(settled) = self.settled else { return };
         let after = settled.after.as_secs_f64();
         lines.push(if settled.agree {
-            format!("after the load stopped every node had the same counts within {after:.2} s:")
+            format!("after the load stopped every node had the same counts within {after:.2} s (shares rounded down):")
         } else {
             format!("after the load stopped the nodes' counts still DIFFER after {after:.2} s:")
         });
@@ -186,7 +186,7 @@ admitted by all regions together in each window (aligned to the epoch; limit 100
 checked: no window above 100 + 10, the second being what the other regions offer in 80 ms of latency and 120 ms of \
 spreading; every side of a cut has the limit for itself
 the worst: 22:13:20    104 of 100, +4.0 %, under load for 7.0 s of it: within 110
-after the load stopped every node had the same counts within 0.14 s:
+after the load stopped every node had the same counts within 0.14 s (shares rounded down):
   eu-1   counts    98  (eu-1 49, us-1 49)
   us-1   counts    98  (eu-1 49, us-1 49)";
         assert_eq!(summary.lines().join("\n"), expected);
