@@ -150,6 +150,18 @@ impl History {
         format!("{}/{}", self.scenario.keys[key].limit.name, self.scenario.keys[key].key)
     }
 
+    /// A cell as a node held it, for messages.
+    pub fn cell_name(&self, cell: &HeldCell) -> String {
+        let (of, key) = (self.node_name(cell.life.node), self.key_name(cell.key));
+        format!("{} of {of} for {key} in slot {}", cell.spent, cell.slot)
+    }
+
+    /// What was asked of whom, for messages: `node VERB cost of key sent at ..`.
+    pub fn request_name(&self, request: &Request, verb: &str) -> String {
+        let (node, key) = (self.node_name(request.life.node), self.key_name(request.key));
+        format!("{node} {verb} {} of {key} sent at {} ms", request.cost, request.sent_ns / 1_000_000)
+    }
+
     /// The name of a node.
     pub fn node_name(&self, node: usize) -> &'static str {
         self.scenario.nodes[node].name

@@ -162,8 +162,6 @@ pub struct PeerStatus {
     pub duplicate: bool,
     /// How many chunks it sent that were too far in the future, and were refused.
     pub refused_ahead: u64,
-    /// Of the last chunk it sent not everything was taken: this node's table of cells is full.
-    pub table_full: bool,
 }
 
 /// The protocol's state.

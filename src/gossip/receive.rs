@@ -99,10 +99,7 @@ impl Gossip {
         let name = self.name_of(conn);
         let peer = name.and_then(|name| self.peers.get_mut(&name))?;
         match merge {
-            Ok(merge) => {
-                peer.table_full = merge.refused > 0;
-                Some(merge)
-            }
+            Ok(merge) => Some(merge),
             Err(_) => {
                 peer.refused_ahead += 1;
                 None

@@ -31,7 +31,6 @@ pub(super) struct Peer {
     pub duplicate_at_mono_ns: Option<u64>,
     pub unreachable: bool,
     pub refused_ahead: u64,
-    pub table_full: bool,
     /// Names and hashes of its limits, once it told them.
     pub limits: Option<BTreeMap<String, u64>>,
     limits_differ: Vec<String>,
@@ -52,7 +51,6 @@ impl Peer {
             duplicate_at_mono_ns: None,
             unreachable: false,
             refused_ahead: 0,
-            table_full: false,
             limits: None,
             limits_differ: Vec::new(),
         }
@@ -133,7 +131,6 @@ impl Gossip {
                 limits_differ: peer.limits_differ.clone(),
                 duplicate: peer.duplicate_at_mono_ns.is_some_and(recent),
                 refused_ahead: peer.refused_ahead,
-                table_full: peer.table_full,
             }
         };
         self.peers.values().map(status).collect()

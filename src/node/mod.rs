@@ -34,6 +34,9 @@ use tasks::JournalTask;
 /// Recent chunks kept for peers, bytes.
 const RING_BYTES: usize = 16 * 1024 * 1024;
 
+/// How often a node without peers collects what changed, for its journal.
+const ALONE_INTERVAL: Duration = Duration::from_millis(50);
+
 /// How a node is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -232,7 +235,7 @@ fn build(
         slot_clock,
         gossip,
         rng: StdRng::from_rng(&mut parts.rng),
-        interval: cluster.map_or(Duration::from_millis(50), |cluster| cluster.interval),
+        interval: cluster.map_or(ALONE_INTERVAL, |cluster| cluster.interval),
         sync_timeout: cluster.map(|cluster| cluster.sync_timeout),
         damaged,
         stored_clock_ns: recovered.slot_clock_ns,

@@ -6,8 +6,9 @@ use tidegate::gossip::Refusal;
 use tidegate::id::TLS_NAME;
 use tidegate::transport::{Identity, RECEIVE_WINDOW_BYTES};
 
-use crate::ground::{Cluster, Names, Node, Stranger, exchange, name};
+use crate::ground::{Cluster, Names, Node, exchange, name};
 use crate::recorder::Record;
+use crate::stranger::Stranger;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_nodes_exchange_frames_in_order() {

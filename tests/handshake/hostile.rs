@@ -11,8 +11,9 @@ use tidegate::time::{Clock, SECOND};
 use tidegate::transport::{ALPN, MAX_HANDSHAKES};
 use tokio::net::UdpSocket;
 
-use crate::ground::{Cluster, DEADLINE, Names, Node, Stranger, exchange, loopback, name, say};
+use crate::ground::{Cluster, DEADLINE, Names, Node, exchange, name};
 use crate::recorder::Record;
+use crate::stranger::{Stranger, loopback, say};
 
 /// A good pair: a, which is attacked, and b.
 struct Pair {

@@ -5,3 +5,5 @@ mod ground;
 mod hostile;
 mod recorder;
 mod restart;
+#[path = "../stranger/mod.rs"]
+mod stranger;

@@ -3,17 +3,14 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
-use crate::ground::{DEADLINE, Served, write};
+use crate::ground::{Served, write};
 use crate::nodes::{Cluster, LIMITS, NODES, certificates, config, until};
-use quinn::crypto::rustls::QuicClientConfig;
+use crate::stranger::{Stranger, say};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate::codec::Hello;
-use tidegate::id::{NodeName, ReplicaId, TLS_NAME};
+use tidegate::id::{NodeName, ReplicaId};
 use tidegate::transport::ALPN;
 
 /// Tokens that intruders take by themselves.
@@ -127,7 +124,7 @@ async fn no_certificate_and_anothers_name() {
     let mut guarded = Guarded::start().await;
     let folder = guarded.cluster.folder.path().to_owned();
     let to = guarded.cluster.gossip(0);
-    knock(&client(&folder, None, 2), to, b"").await;
+    say(&client(&folder, None, 2), to, b"").await;
     guarded.until_refused("certificate").await;
     guarded.goes_on().await;
 
@@ -146,7 +143,7 @@ async fn no_certificate_and_anothers_name() {
     };
     let hello = hello.encode();
     let framed = [&(hello.len() as u32).to_le_bytes()[..], &hello].concat();
-    let end = knock(&client(&folder, Some("c"), 3), to, &framed).await;
+    let end = say(&client(&folder, Some("c"), 3), to, &framed).await;
     assert!(end.contains("its certificate does not bear its name us"), "{end}");
     guarded.until_refused("its certificate does not bear its name us").await;
     guarded.goes_on().await;
@@ -184,40 +181,11 @@ fn copy(from: &Path, to: &Path, files: &[&str]) {
     }
 }
 
-/// A QUIC client on 127.0.0.`host` (refusals are told once an address) that trusts the cluster in `folder` and shows the
+/// A client on 127.0.0.`host` (refusals are told once an address) that trusts the cluster in `folder` and shows the
 /// certificate `shows` of it, or none.
 fn client(folder: &Path, shows: Option<&str>, host: u8) -> quinn::Endpoint {
-    let pem = |name: &str| fs::read(folder.join(name)).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&pem("ca.pem")).unwrap()).unwrap();
-    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots);
-    let mut tls = match shows {
-        None => builder.with_no_client_auth(),
-        Some(name) => {
-            let cert = CertificateDer::from_pem_slice(&pem(&format!("{name}.pem"))).unwrap();
-            let key = PrivateKeyDer::from_pem_slice(&pem(&format!("{name}.key"))).unwrap();
-            builder.with_client_auth_cert(vec![cert], key).unwrap()
-        }
-    };
-    tls.alpn_protocols = vec![ALPN.to_vec()];
-    let mut endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
-    let tls = QuicClientConfig::try_from(tls).unwrap();
-    endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(tls)));
-    endpoint
-}
-
-/// Connects, says `bytes`, and waits until the node has ended it: why.
-async fn knock(client: &quinn::Endpoint, to: SocketAddr, bytes: &[u8]) -> String {
-    let attempt = async {
-        let conn = client.connect(to, TLS_NAME).unwrap().await?;
-        let (mut send, _recv) = conn.open_bi().await?;
-        // It may be closed already: what counts is why.
-        let _ = send.write_all(bytes).await;
-        Err::<(), _>(conn.closed().await)
-    };
-    let ended: Result<(), quinn::ConnectionError> = tokio::time::timeout(DEADLINE, attempt).await.unwrap();
-    ended.unwrap_err().to_string()
+    let pem = |name: String| fs::read_to_string(folder.join(name)).unwrap();
+    let shows = shows.map(|name| (pem(format!("{name}.pem")), pem(format!("{name}.key"))));
+    let shows = shows.as_ref().map(|(cert, key)| (cert.as_str(), key.as_str()));
+    Stranger { trusts: &pem("ca.pem".into()), shows, alpn: ALPN }.client(host)
 }

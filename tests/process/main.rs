@@ -8,3 +8,5 @@ mod ground;
 mod intruders;
 mod limits;
 mod nodes;
+#[path = "../stranger/mod.rs"]
+mod stranger;

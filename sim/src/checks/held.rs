@@ -11,15 +11,7 @@ pub fn broken(history: &History) -> Vec<String> {
     let (by_word, by_cells) = (admitted.clone().filter(against_its_word), admitted.filter(against_cells(history)));
     let by_word = by_word.map(|request| (request, "its node had just said it would deny it"));
     let by_cells = by_cells.map(|request| (request, "the cells that its node held leave no room"));
-    let tell = |(request, why): (&Request, &str)| {
-        format!(
-            "{} admitted {} of {} sent at {} ms: {why}",
-            history.node_name(request.life.node),
-            request.cost,
-            history.key_name(request.key),
-            request.sent_ns / 1_000_000
-        )
-    };
+    let tell = |(request, why): (&Request, &str)| format!("{}: {why}", history.request_name(request, "admitted"));
     by_word.chain(by_cells).map(tell).collect()
 }
 

@@ -25,12 +25,9 @@ fn fell(history: &History, cell: &HeldCell, probe: &Probe) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{} knew {} of {} for {} in slot {} and at {} ms knew {now:?}",
+        "{} knew {} and at {} ms knew {now:?}",
         history.node_name(probe.life.node),
-        cell.spent,
-        history.node_name(cell.life.node),
-        history.key_name(cell.key),
-        cell.slot,
+        history.cell_name(cell),
         probe.at_ns / 1_000_000
     ))
 }

@@ -8,13 +8,7 @@ use crate::history::{History, Life, Outcome, Request};
 pub fn broken(history: &History) -> Vec<String> {
     let mut found = phantom_cells(history);
     found.extend(false_denials(history).into_iter().map(|request| {
-        format!(
-            "{} denied {} of {} sent at {} ms, although all that was truly spent leaves room",
-            history.node_name(request.life.node),
-            request.cost,
-            history.key_name(request.key),
-            request.sent_ns / 1_000_000
-        )
+        format!("{}, although all that was truly spent leaves room", history.request_name(request, "denied"))
     }));
     found
 }
@@ -46,12 +40,9 @@ fn phantom_cells(history: &History) -> Vec<String> {
             let most = most(&(cell.key, cell.slot, cell.life), probe.at_ns);
             if cell.spent > most {
                 found.push(format!(
-                    "{} held {} of {} for {} in slot {} at {} ms, but only {most} can have been spent",
+                    "{} held {} at {} ms, but only {most} can have been spent",
                     history.node_name(probe.life.node),
-                    cell.spent,
-                    history.node_name(cell.life.node),
-                    history.key_name(cell.key),
-                    cell.slot,
+                    history.cell_name(cell),
                     probe.at_ns / 1_000_000
                 ));
             }

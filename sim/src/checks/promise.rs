@@ -20,11 +20,8 @@ pub fn broken(history: &History) -> Vec<String> {
         let used = rule.used(request.slot_to_ns, known.map(|other| other.earliest()));
         if used + request.cost > rule.capacity() + under_count(&rule) {
             found.push(format!(
-                "{} admitted {} of {} sent at {} ms, although {used} of {} were spent long enough before",
-                history.node_name(request.life.node),
-                request.cost,
-                history.key_name(request.key),
-                request.sent_ns / 1_000_000,
+                "{}, although {used} of {} were spent long enough before",
+                history.request_name(request, "admitted"),
                 rule.capacity()
             ));
         }
