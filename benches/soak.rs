@@ -85,6 +85,7 @@ async fn start(name: &str, authority: &Authority, folder: &TempDir, seeds: Vec<S
         seeds,
         interval: Duration::from_millis(50),
         sync_timeout: Duration::from_secs(3),
+        ring_bytes: tidegate::node::RING_BYTES,
         secret: Secret([1; 32]),
         identity: Identity::from_pem(ca.as_bytes(), cert.as_bytes(), key.as_bytes()).expect("an identity"),
     };

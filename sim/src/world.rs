@@ -306,6 +306,7 @@ impl Machine {
                 seeds: seeds.map(|other| format!("{}:{GOSSIP_PORT}", self.scenario.nodes[other].name)).collect(),
                 interval: Duration::from_millis(GOSSIP_INTERVAL_MS),
                 sync_timeout: Duration::from_secs(5),
+                ring_bytes: tidegate::node::RING_BYTES,
                 secret: self.secret.clone(),
                 identity: self.identity.clone(),
             }),

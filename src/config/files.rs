@@ -8,7 +8,7 @@ use super::identity::IdentityWatcher;
 use super::problem::Problems;
 use super::section::FileField;
 use crate::id::NodeName;
-use crate::node::{Cluster, Settings};
+use crate::node::{Cluster, RING_BYTES, Settings};
 use crate::{api, cert};
 
 /// The largest token file that is read, bytes.
@@ -73,7 +73,10 @@ fn open_gossip(
     let secret = cert::read_secret(&tls.secret.path)
         .map_err(|error| problems.add(tls.secret.place.clone(), tls.secret.field.clone(), error.to_string()));
     let (identity, watcher) = IdentityWatcher::start(tls, name, problems)?;
-    Some((Cluster { listen, seeds, interval, sync_timeout, secret: secret.ok()?, identity }, watcher))
+    Some((
+        Cluster { listen, seeds, interval, sync_timeout, ring_bytes: RING_BYTES, secret: secret.ok()?, identity },
+        watcher,
+    ))
 }
 
 /// A path as the file has it: relative to the file's folder.

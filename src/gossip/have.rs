@@ -60,6 +60,17 @@ impl HaveTable {
         self.held.get(replica).map(|held| held.upto_ns).filter(|upto| *upto > 0)
     }
 
+    /// Every replica with [`HaveTable::upto_ns`], where that is known.
+    pub fn complete_to(&self) -> Vec<(ReplicaId, u64)> {
+        let known = self.held.iter().filter(|(_, held)| held.upto_ns > 0);
+        known.map(|(replica, held)| (replica.clone(), held.upto_ns)).collect()
+    }
+
+    /// How many replicas are in the table.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
     /// Whether the replica is in the table.
     pub fn knows(&self, replica: &ReplicaId) -> bool {
         self.held.contains_key(replica)

@@ -164,6 +164,19 @@ pub struct PeerStatus {
     pub refused_ahead: u64,
 }
 
+/// How much the protocol holds, each against a bound of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sizes {
+    /// At most [`Settings::ring_bytes`].
+    pub ring_bytes: usize,
+    /// At most [`MAX_CONNS`].
+    pub conns: usize,
+    /// At most [`MAX_PEERS`].
+    pub peers: usize,
+    /// Replicas of which something is held: at most [`crate::codec::MAX_HAVE`].
+    pub replicas: usize,
+}
+
 /// The protocol's state.
 #[derive(Debug)]
 pub struct Gossip {
@@ -259,6 +272,21 @@ impl Gossip {
     /// What this node holds: for every replica, all live cells of seqs 1..=n.
     pub fn have(&self) -> Vec<(ReplicaId, u64)> {
         self.have.list()
+    }
+
+    /// For every replica of which that is known, the slot-clock time up to which all that it spent is held here.
+    pub fn complete_to(&self) -> Vec<(ReplicaId, u64)> {
+        self.have.complete_to()
+    }
+
+    /// How much the protocol holds.
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            ring_bytes: self.ring.bytes(),
+            conns: self.conns.len(),
+            peers: self.peers.len(),
+            replicas: self.have.len(),
+        }
     }
 
     /// The definitions of this node's limits changed.

@@ -28,6 +28,11 @@ impl Ring {
         self.chunks.get(&(replica.clone(), seq)).map(|bytes| &**bytes)
     }
 
+    /// Bytes held, each chunk's own overhead included.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Keeps a chunk. One that is kept already stays as it is: a chunk never changes.
     pub fn insert(&mut self, replica: &ReplicaId, seq: u64, bytes: &[u8]) {
         let key = (replica.clone(), seq);

@@ -2,6 +2,7 @@
 //!
 //! [`start`] is called by `serve` with the machine's own clock, network and disk, and by the simulation with others.
 
+mod body;
 mod hub;
 mod recover;
 mod shared;
@@ -14,25 +15,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{RngCore, SeedableRng};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+pub use body::{Body, BodyParts, Inspector, Sizes};
+pub use tasks::{FLUSH_APART, SECOND_HAND, TICK};
 
 use crate::api;
 use crate::engine::{self, Engine};
-use crate::gossip::{self, Gossip};
 use crate::id::{NodeName, ReplicaId, Secret};
-use crate::journal::{Recovered, Source, Store, StoreError, Writer};
+use crate::journal::{Store, StoreError};
 use crate::limits::LimitSet;
-use crate::time::{Clock, MS, SlotClock};
+use crate::time::{Clock, SlotClock};
 use crate::transport::{self, Identity, IdentityError, Network, Transport};
 
 use shared::Shared;
 use tasks::JournalTask;
 
-/// Recent chunks kept for peers, bytes.
-const RING_BYTES: usize = 16 * 1024 * 1024;
+/// Recent chunks that a node keeps for its peers, bytes. What is older is sent as state.
+pub const RING_BYTES: usize = 16 * 1024 * 1024;
 
 /// How often a node without peers collects what changed, for its journal.
 const ALONE_INTERVAL: Duration = Duration::from_millis(50);
@@ -71,6 +73,8 @@ pub struct Cluster {
     pub sync_timeout: Duration,
     /// The cluster's secret.
     pub secret: Secret,
+    /// Recent chunks kept for peers, bytes: [`RING_BYTES`].
+    pub ring_bytes: usize,
     /// Its certificate.
     pub identity: Identity,
 }
@@ -143,12 +147,11 @@ impl Clock for SystemClock {
 
 /// A running node.
 pub struct Node {
-    shared: Arc<Shared>,
+    body: Body,
     transport: Option<Transport>,
     tasks: JoinSet<()>,
     http: tokio::task::JoinHandle<()>,
     journal: JournalTask,
-    stop: watch::Sender<bool>,
     shutdown_timeout: Duration,
 }
 
@@ -160,100 +163,33 @@ pub async fn start<L>(mut settings: Settings, mut parts: Parts, http: L) -> Resu
 where
     L: axum::serve::Listener,
 {
-    let recovered = parts.store.recover(&settings.name, parts.clock.system_ns(), recover::sound)?;
-    let secret = match &settings.cluster {
-        Some(cluster) => cluster.secret.clone(),
-        None => {
-            let mut fresh = [0; 32];
-            parts.rng.fill_bytes(&mut fresh);
-            parts.store.secret(Secret(fresh))?
-        }
-    };
-    let unix_ms = parts.clock.system_ns() / MS;
-    let own = ReplicaId::next_life(settings.name.clone(), recovered.generation, unix_ms, parts.rng.next_u32());
-    parts.store.begin_life(&own)?;
-
-    let (stop, stopping) = watch::channel(false);
-    let shared = Arc::new(build(&mut settings, &mut parts, own.clone(), &secret, recovered, stopping));
-    let source = Arc::clone(&shared) as Arc<dyn Source>;
-    let writer = Writer::new(parts.store, source, Arc::clone(&shared.journal));
+    let machine = BodyParts { clock: parts.clock, store: parts.store, rng: &mut parts.rng };
+    let (body, writer) = Body::start(&mut settings, machine)?;
+    let shared = &body.shared;
     let journal = JournalTask::start(writer, parts.journal, settings.journal_flush)?;
     let transport = match settings.cluster {
-        Some(cluster) => Some(connect(cluster, &shared, &own, parts.network, &mut parts.rng)?),
+        Some(cluster) => Some(connect(cluster, shared, parts.network, &mut parts.rng)?),
         None => None,
     };
-    let tasks = tasks::spawn(&shared);
-    let http = serve(http, &shared, settings.http);
-    Ok(Node { shared, transport, tasks, http, journal, stop, shutdown_timeout: settings.shutdown_timeout })
-}
-
-/// Everything but the tasks.
-fn build(
-    settings: &mut Settings,
-    parts: &mut Parts,
-    own: ReplicaId,
-    secret: &Secret,
-    recovered: Recovered,
-    stopping: watch::Receiver<bool>,
-) -> Shared {
-    let max_skew_ns = settings.engine.retention.max_skew_ns;
-    let (mono_ns, system_ns) = (parts.clock.monotonic_ns(), parts.clock.system_ns());
-    let slot_clock = SlotClock::start(mono_ns, system_ns, recovered.slot_clock_ns, max_skew_ns);
-    let now_ns = slot_clock.now(mono_ns);
-    let engine = Engine::new(settings.engine.clone(), own.clone(), secret);
-    let limits = std::mem::take(&mut settings.limits);
-    // First the limits that the records were counted under: what a bucket owes is carried over to what it is now.
-    engine.install(now_ns, recovered.limits);
-    let replayed = recover::replay(&engine, now_ns, &recovered.records);
-    engine.install(now_ns, limits.clone());
-    engine.carry_rest(now_ns);
-    let damaged = recovered.damaged + replayed.damaged;
-    // What was left out may be in a chunk that `have` covers: then everything is asked for again.
-    let have = if damaged + replayed.left_out == 0 { recovered.have } else { Vec::new() };
-    if damaged > 0 {
-        tracing::warn!(damaged, "skipped damaged records of the journal; asking the peers for everything");
-    }
-    let cluster = settings.cluster.as_ref();
-    let mut gossip = Gossip::new(
-        gossip::Settings {
-            cluster: secret.cluster_id(),
-            own,
-            region: settings.region.clone(),
-            expected_nodes: settings.engine.expected_nodes,
-            seeds: cluster.map_or(0, |cluster| cluster.seeds.len() as u32),
-            ring_bytes: RING_BYTES,
-        },
-        have,
-    );
-    gossip.set_limits(&limits);
-    Shared::new(shared::Built {
-        region: settings.region.clone(),
-        max_keys: settings.engine.max_keys,
-        max_cells: settings.engine.max_cells,
-        engine,
-        clock: Arc::clone(&parts.clock),
-        slot_clock,
-        gossip,
-        rng: StdRng::from_rng(&mut parts.rng),
-        interval: cluster.map_or(ALONE_INTERVAL, |cluster| cluster.interval),
-        sync_timeout: cluster.map(|cluster| cluster.sync_timeout),
-        damaged,
-        stored_clock_ns: recovered.slot_clock_ns,
-        stopping,
-    })
+    let tasks = tasks::spawn(shared);
+    let http = serve(http, shared, settings.http);
+    Ok(Node { body, transport, tasks, http, journal, shutdown_timeout: settings.shutdown_timeout })
 }
 
 fn connect(
     cluster: Cluster,
     shared: &Arc<Shared>,
-    own: &ReplicaId,
     network: Arc<dyn Network>,
     rng: &mut StdRng,
 ) -> Result<Transport, StartError> {
     let addr = cluster.listen;
     shared.certificate_expires_s.store(cluster.identity.expires_s(), Ordering::Relaxed);
-    let settings =
-        transport::Settings { identity: cluster.identity, own: own.clone(), listen: addr, seeds: cluster.seeds };
+    let settings = transport::Settings {
+        identity: cluster.identity,
+        own: shared.engine.own(),
+        listen: addr,
+        seeds: cluster.seeds,
+    };
     let (clock, rng, hub) = (Arc::clone(&shared.clock), StdRng::from_rng(rng), Arc::clone(shared));
     transport::spawn(settings, network, clock, rng, hub).map_err(|problem| StartError::Listen { addr, problem })
 }
@@ -281,12 +217,12 @@ where
 impl Node {
     /// Replaces the limits of the file.
     pub fn install(&self, limits: LimitSet) {
-        self.shared.install(limits);
+        self.body.shared.install(limits);
     }
 
     /// What is wrong with the config file, said in health until it is None again.
     pub fn set_config_problem(&self, problem: Option<String>) {
-        *self.shared.config_problem.lock() = problem;
+        *self.body.shared.config_problem.lock() = problem;
     }
 
     /// Uses another certificate for connections made from now on.
@@ -296,23 +232,28 @@ impl Node {
     pub fn replace_identity(&self, identity: &Identity) -> Result<(), IdentityError> {
         let Some(transport) = &self.transport else { return Ok(()) };
         transport.replace_identity(identity)?;
-        self.shared.certificate_expires_s.store(identity.expires_s(), Ordering::Relaxed);
+        self.body.shared.certificate_expires_s.store(identity.expires_s(), Ordering::Relaxed);
         Ok(())
     }
 
     /// The state.
     pub fn engine(&self) -> &Arc<Engine> {
-        &self.shared.engine
+        &self.body.shared.engine
     }
 
     /// The slot clock.
     pub fn slot_clock(&self) -> &Arc<SlotClock> {
-        &self.shared.slot_clock
+        &self.body.shared.slot_clock
     }
 
     /// The id it writes under now.
     pub fn own(&self) -> ReplicaId {
-        self.shared.engine.own()
+        self.body.shared.engine.own()
+    }
+
+    /// Looks into it.
+    pub fn inspector(&self) -> Inspector {
+        self.body.inspector()
     }
 
     /// Where peers reach it.
@@ -332,13 +273,13 @@ impl Node {
     /// configured shutdown timeout.
     pub async fn stop(mut self) {
         let deadline = tokio::time::Instant::now() + self.shutdown_timeout;
-        self.stop.send_replace(true);
+        self.body.stop.send_replace(true);
         if tokio::time::timeout_at(deadline, &mut self.http).await.is_err() {
             self.http.abort();
             tracing::warn!("requests were still in flight at the end of shutdown_timeout");
         }
         self.tasks.shutdown().await;
-        self.shared.flush();
+        self.body.shared.flush();
         if let Some(transport) = self.transport.take() {
             transport.stop(deadline).await;
         }

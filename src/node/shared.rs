@@ -9,10 +9,9 @@ use parking_lot::Mutex;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use tokio::sync::{Notify, watch};
-use tokio::task::yield_now;
 
 use super::source::record;
-use crate::engine::{Engine, SWEEP_PIECES};
+use crate::engine::Engine;
 use crate::gossip::{ConnId, Gossip, Now};
 use crate::id::{NodeName, ReplicaId};
 use crate::journal::{Pending, Status};
@@ -188,9 +187,10 @@ impl Shared {
     }
 
     /// Compares the clocks.
-    pub fn follow_clock(&self) {
+    pub fn follow_clock(&self) -> Discipline {
         let (mono_ns, system_ns) = (self.clock.monotonic_ns(), self.clock.system_ns());
-        match self.slot_clock.discipline(mono_ns, system_ns) {
+        let discipline = self.slot_clock.discipline(mono_ns, system_ns);
+        match discipline {
             Discipline::Following => {}
             Discipline::Stepped(by_ns) => tracing::warn!(by_ms = by_ns / MS as i64, "stepped to the system clock"),
             Discipline::NewLife => {
@@ -198,18 +198,19 @@ impl Shared {
                 self.new_life(true);
             }
         }
+        discipline
     }
 
-    /// Drops what has expired, a piece at a time: with millions of keys it would else hold up a thread of the runtime.
-    pub async fn sweep(&self) {
-        let now = self.now();
-        for piece in 0..SWEEP_PIECES {
-            let own = self.engine.own();
-            let bases = self.engine.sweep_piece(now.slot_ns, piece);
-            let records = bases.into_iter().map(|part| record(own.clone(), part, &now)).collect();
-            self.core.lock().pending.push(records);
-            yield_now().await;
-        }
+    /// Drops what has expired in one of the [`crate::engine::SWEEP_PIECES`].
+    pub fn sweep_piece(&self, now: &Now, piece: usize) {
+        let own = self.engine.own();
+        let bases = self.engine.sweep_piece(now.slot_ns, piece);
+        let records = bases.into_iter().map(|part| record(own.clone(), part, now)).collect();
+        self.core.lock().pending.push(records);
+    }
+
+    /// All pieces were swept, as of `now`.
+    pub fn swept(&self, now: &Now) {
         self.swept_ns.store(now.slot_ns, Ordering::Release);
     }
 

@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
 
 use super::shared::Shared;
 use super::{JournalRunner, StartError};
+use crate::engine::SWEEP_PIECES;
 use crate::journal::{Writer, WriterThread};
 
 /// Early flushes are at least this far apart.
-const FLUSH_APART: Duration = Duration::from_millis(5);
+pub const FLUSH_APART: Duration = Duration::from_millis(5);
 /// How often the protocol's timeouts are looked at.
-const TICK: Duration = Duration::from_millis(100);
+pub const TICK: Duration = Duration::from_millis(100);
 /// How often clocks are compared and expired state is dropped.
-const SECOND_HAND: Duration = Duration::from_secs(1);
+pub const SECOND_HAND: Duration = Duration::from_secs(1);
 
 /// Starts everything but the journal, the transport and the HTTP server.
 pub(super) fn spawn(shared: &Arc<Shared>) -> JoinSet<()> {
@@ -61,7 +62,13 @@ async fn second_hand(shared: Arc<Shared>) {
     loop {
         next.tick().await;
         shared.follow_clock();
-        shared.sweep().await;
+        // A piece at a time: with millions of keys it would else hold up a thread of the runtime.
+        let now = shared.now();
+        for piece in 0..SWEEP_PIECES {
+            shared.sweep_piece(&now, piece);
+            yield_now().await;
+        }
+        shared.swept(&now);
     }
 }
 
