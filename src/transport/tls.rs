@@ -73,6 +73,7 @@ pub struct Identity {
     expires_s: i64,
     /// Derived from the private key; from it come the keys that must be the same in every life of the node.
     secret: hmac::Key,
+    provider: Arc<CryptoProvider>,
 }
 
 impl fmt::Debug for Identity {
@@ -104,8 +105,14 @@ impl Identity {
             certified: Arc::new(SingleCertAndKey::from(certified)),
             expires_s: seen.not_after_s,
             secret,
+            provider: Arc::new(provider()),
         };
         if valid_for(&identity.leaf, TLS_NAME) { Ok(identity) } else { Err(IdentityError::NotANode) }
+    }
+
+    /// The same with other cryptography than ring's: the simulation's, which leaves nothing to chance.
+    pub fn with_provider(self, provider: CryptoProvider) -> Self {
+        Self { provider: Arc::new(provider), ..self }
     }
 
     /// Whether the certificate is valid for a node of that name.
@@ -125,11 +132,10 @@ impl Identity {
 
     /// TLS for connections that peers make.
     pub(super) fn server(&self, clock: &Arc<dyn Clock>) -> Result<ServerConfig, IdentityError> {
-        let provider = Arc::new(provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider.clone())
+        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
             .build()
             .map_err(|e| IdentityError::Setup(e.to_string()))?;
-        let mut config = ServerConfig::builder_with_details(provider, wall(clock))
+        let mut config = ServerConfig::builder_with_details(self.provider.clone(), wall(clock))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|e| IdentityError::Setup(e.to_string()))?
             .with_client_cert_verifier(verifier)
@@ -142,7 +148,7 @@ impl Identity {
 
     /// TLS for connections that this node makes.
     pub(super) fn client(&self, clock: &Arc<dyn Clock>) -> Result<ClientConfig, IdentityError> {
-        let mut config = ClientConfig::builder_with_details(Arc::new(provider()), wall(clock))
+        let mut config = ClientConfig::builder_with_details(self.provider.clone(), wall(clock))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|e| IdentityError::Setup(e.to_string()))?
             .with_root_certificates(self.roots.clone())
