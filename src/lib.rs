@@ -16,6 +16,8 @@
 //! 12. `node`: the parts put together, with their tasks;
 //! 13. `client`, `config`, `telemetry`, `demo`, `cli`: what the binary is made of.
 //!
+//! Below them all is [`planted`]: bugs that the simulation must catch, none without the feature of that name.
+//!
 //! Without the feature `node` only the first eight are built: no sockets, no files, no clock of their own, no threads.
 
 pub mod algorithms;
@@ -25,6 +27,7 @@ pub mod engine;
 pub mod gossip;
 pub mod id;
 pub mod limits;
+pub mod planted;
 pub mod replay;
 pub mod time;
 

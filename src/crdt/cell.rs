@@ -1,5 +1,7 @@
 //! A cell: what one replica spent in one slot of one key.
 
+use crate::planted::{self, PlantedBug};
+
 /// One writer's spends in one slot: a chain of ever larger values, sent as absolute values, never as increments. Loss,
 /// duplication and reordering cannot hurt, since a later value contains every earlier one.
 ///
@@ -27,10 +29,13 @@ impl Cell {
 
     /// Takes in another value of the same cell.
     pub fn merge(&mut self, other: &Cell) {
-        if other.n > self.n {
+        if other.n > self.n || (planted::has(PlantedBug::MergeOverwrites) && other.n == self.n) {
             *self = *other;
         } else if other.n == self.n {
-            self.spent = self.spent.max(other.spent);
+            self.spent = match planted::has(PlantedBug::MergeAdds) {
+                false => self.spent.max(other.spent),
+                true => self.spent.saturating_add(other.spent),
+            };
             self.first_ns = self.first_ns.min(other.first_ns);
             self.fin = self.fin.max(other.fin);
             self.debited = self.debited.max(other.debited);

@@ -10,6 +10,7 @@ use super::shard::{Shard, shard_of};
 use super::{Engine, Group, KeyBase, KeyCell, KeyMark, Merge, TooFarAhead};
 use crate::crdt::{Base, Merged, ReplicaIx, SlotCell};
 use crate::id::ReplicaId;
+use crate::planted::{self, PlantedBug};
 use crate::time::MS;
 
 /// What became of one item.
@@ -103,16 +104,20 @@ impl Engine {
 
     fn merge_cell(&self, shard: &mut Shard, now_ns: u64, info: &ShapeInfo, replica: ReplicaIx, item: &KeyCell) -> Fate {
         let held = shard.find(info.ix, item.key);
-        if item.slot < info.oldest_live_slot(now_ns) {
+        if item.slot < info.oldest_live_slot(now_ns) && !planted::has(PlantedBug::SlotResurrected) {
             return self.merge_late(shard, held, now_ns, info, item);
         }
-        let known = held.is_some_and(|id| shard.slab[id].has_cell(info, item.slot, replica));
+        let slot = match planted::has(PlantedBug::ResetInPlace) && info.bucket().is_none() {
+            false => item.slot,
+            true => item.slot.max(info.slot(now_ns)),
+        };
+        let known = held.is_some_and(|id| shard.slab[id].has_cell(info, slot, replica));
         if !known && !self.has_room() {
             return Fate::Refused;
         }
         let id = held.unwrap_or_else(|| shard.entry(info.ix, item.key));
         let own = shard.own;
-        let cell = SlotCell { slot: item.slot, replica, cell: item.cell };
+        let cell = SlotCell { slot, replica, cell: item.cell };
         shard.change(id, |entry| entry.merge_cell(own, info, &cell)).into()
     }
 

@@ -7,6 +7,7 @@ use super::names::{LimitIx, ShapeInfo, ShapeIx, Standing};
 use super::slab::Slab;
 use crate::crdt::ReplicaIx;
 use crate::id::KeyHash;
+use crate::planted::{self, PlantedBug};
 
 /// How many shards: a power of two. Enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 64;
@@ -111,6 +112,13 @@ impl Shard {
 
     /// The entries with changes to be drained; some may be gone, some may stand there twice.
     pub fn take_changed(&mut self) -> Vec<u32> {
+        if planted::has(PlantedBug::EarlyComplete) {
+            // Which keys wait is as good as random, so that each goes with one of the next drains.
+            let (slab, now_ns) = (&self.slab, self.last_ns);
+            let goes =
+                |id: &mut u32| (slab[*id].key.table_hash() ^ now_ns).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0;
+            return self.changed.extract_if(.., goes).collect();
+        }
         std::mem::take(&mut self.changed)
     }
 

@@ -6,6 +6,7 @@ use super::shard::Shard;
 use crate::algorithms::bucket::Bucket;
 use crate::crdt::{Cell, Mark, ReplicaIx};
 use crate::limits::MIN_MARK_KEPT_NS;
+use crate::planted::{self, PlantedBug};
 
 /// Tokens to be taken from a key.
 pub(super) struct Spend<'a> {
@@ -43,6 +44,15 @@ impl Entry {
             self.spend_many(own, slot, spend);
         }
         self.unsent = self.unsent.saturating_add(u32::try_from(spend.tokens).unwrap_or(u32::MAX));
+        if planted::has(PlantedBug::FinOfGlobalView)
+            && let Some(bucket) = spend.info.bucket()
+        {
+            let many = self.many(spend.info, own);
+            let t = many.whole_walk(spend.info, bucket).t;
+            let (slot, n) = many.slots.mark().place(slot);
+            let cell = many.slots.own_cell(slot, own, n);
+            cell.fin = cell.fin.max(t);
+        }
     }
 
     /// False when the small form cannot hold it.

@@ -34,6 +34,7 @@ use crate::codec::{Chunk, Hello};
 use crate::engine::{Drained, Engine};
 use crate::id::{ClusterId, NodeName, ReplicaId};
 use crate::limits::LimitSet;
+use crate::planted::{self, PlantedBug};
 use crate::time::{MS, SECOND};
 
 /// Peers that are remembered, connected or not.
@@ -244,7 +245,8 @@ impl Gossip {
             let seq = self.have.seq(&self.own) + 1;
             let (stamp_ns, expires_ns) = (now.wall_ns, part.expires_ns);
             // Only when all of a flush was sent is everything up to its time.
-            let complete_to_ns = if at == last { drained.complete_to_ns } else { 0 };
+            let complete = at == last || planted::has(PlantedBug::CompleteByFirst);
+            let complete_to_ns = if complete { drained.complete_to_ns } else { 0 };
             let replica = self.own.clone();
             let bytes = Chunk { replica, seq, stamp_ns, complete_to_ns, expires_ns, groups: part.groups }.encode();
             self.ring.insert(&self.own, seq, &bytes);

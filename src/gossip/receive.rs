@@ -7,6 +7,7 @@ use super::{ConnId, Gossip, Now, Received, Record, Refusal};
 use crate::codec::{Chunk, CodecError, Frame};
 use crate::engine::{Engine, Merge};
 use crate::id::{NodeName, ReplicaId};
+use crate::planted::{self, PlantedBug};
 
 impl Gossip {
     /// Any frame after the hello. An error means: close the connection.
@@ -82,7 +83,8 @@ impl Gossip {
             if let Some(incoming) = self.conns.get_mut(&conn).and_then(|conn| conn.incoming.as_mut()) {
                 incoming.chunk(replica, seq, expires_ns);
             }
-            moved = seq - 1 == self.have.seq(replica) && self.have.advance(replica, seq, expires_ns);
+            let follows = seq - 1 == self.have.seq(replica) || planted::has(PlantedBug::AckOverGap);
+            moved = follows && self.have.advance(replica, seq, expires_ns);
             self.have.complete(replica, seq, chunk.complete_to_ns);
             self.ring.insert(replica, seq, &bytes);
         }
@@ -99,10 +101,11 @@ impl Gossip {
         let name = self.name_of(conn);
         let peer = name.and_then(|name| self.peers.get_mut(&name))?;
         match merge {
+            Ok(merge) if planted::has(PlantedBug::DroppedAcked) => Some(Merge { refused: 0, ..merge }),
             Ok(merge) => Some(merge),
             Err(_) => {
                 peer.refused_ahead += 1;
-                None
+                planted::has(PlantedBug::DroppedAcked).then(Merge::default)
             }
         }
     }
@@ -169,6 +172,9 @@ impl Gossip {
 
     fn take_beat(&mut self, conn: ConnId, seq: u64, complete_to_ns: u64, ack: u64, now: &Now) {
         let Some(conn) = self.conns.get_mut(&conn) else { return };
+        if planted::has(PlantedBug::BeatBelieved) {
+            self.have.advance(&conn.peer, seq, 0);
+        }
         self.have.complete(&conn.peer, seq, complete_to_ns);
         conn.take_ack(&self.own, ack.min(self.have.seq(&self.own)), now);
     }

@@ -13,6 +13,8 @@ use super::{ConnId, Gossip, HAVE_EVERY_NS, MAX_SYNCS, Next, Now, Refusal};
 use crate::codec::Frame;
 use crate::engine::Engine;
 use crate::id::ReplicaId;
+#[cfg(feature = "planted")]
+use crate::planted::{self, PlantedBug};
 
 /// After so many flushes a beat no longer waits until all chunks are sent: acknowledgements must not starve.
 const BEATS_THAT_WAIT: u32 = 2;
@@ -262,7 +264,12 @@ impl Outbox {
     }
 
     fn next_state(&mut self, peer: &ReplicaId, from: &Source<'_>, now: &Now, engine: &Engine) -> Option<Frame> {
-        match self.outgoing.as_mut()?.next(from.have, now, engine) {
+        let outgoing = self.outgoing.as_mut()?;
+        #[cfg(feature = "planted")]
+        if planted::has(PlantedBug::ClaimAtEnd) && outgoing.claims_late(now, engine) {
+            return None;
+        }
+        match outgoing.next(from.have, now, engine) {
             Piece::Frame(frame) => Some(frame),
             Piece::Last(frame) => {
                 self.outgoing = None;

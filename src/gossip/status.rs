@@ -5,6 +5,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
+use super::conn::Conn;
 use super::lives::Newcomer;
 use super::{ConnId, DUPLICATE_REPORTED_NS, Gossip, Now, PeerStatus};
 use crate::codec::Hello;
@@ -118,7 +119,6 @@ impl Gossip {
     pub fn peers(&self, now: &Now) -> Vec<PeerStatus> {
         let status = |peer: &Peer| {
             let conn = peer.conn.and_then(|conn| self.conns.get(&conn));
-            let acked = conn.map_or(peer.acked, |conn| conn.acked());
             let upto_ns = self.have.upto_ns(&peer.replica);
             let recent = |at_mono_ns: u64| now.mono_ns.saturating_sub(at_mono_ns) <= DUPLICATE_REPORTED_NS;
             PeerStatus {
@@ -127,13 +127,19 @@ impl Gossip {
                 connected: conn.is_some(),
                 unreachable: peer.unreachable,
                 lag_ns: upto_ns.map_or(u64::MAX, |upto_ns| now.slot_ns.saturating_sub(upto_ns)),
-                backlog: self.have.seq(&self.own).saturating_sub(acked),
+                backlog: self.have.seq(&self.own).saturating_sub(self.acked_by(peer)),
                 limits_differ: peer.limits_differ.clone(),
                 duplicate: peer.duplicate_at_mono_ns.is_some_and(recent),
                 refused_ahead: peer.refused_ahead,
             }
         };
         self.peers.values().map(status).collect()
+    }
+
+    /// What a peer has acknowledged of this node's current life, or had when it was last connected.
+    pub(super) fn acked_by(&self, peer: &Peer) -> u64 {
+        let conn = peer.conn.and_then(|conn| self.conns.get(&conn));
+        conn.map_or(peer.acked, Conn::acked)
     }
 
     /// A peer's clock is further away than can be worked with, or no longer is. It is reported, and nobody waits for it;

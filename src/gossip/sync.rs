@@ -26,6 +26,9 @@ pub(super) struct Outgoing {
     cursor: Option<ExportCursor>,
     /// Pieces of the last look.
     ready: VecDeque<Vec<u8>>,
+    /// For a claim that comes too late.
+    #[cfg(feature = "planted")]
+    collected_at_mono_ns: Option<u64>,
 }
 
 /// What comes next of a state.
@@ -42,7 +45,15 @@ pub(super) enum Piece {
 impl Outgoing {
     /// The state of `of`, or of everything.
     pub fn new(sync: u64, of: Option<Vec<ReplicaId>>) -> Self {
-        Self { sync, of, begun: false, cursor: Some(ExportCursor::default()), ready: VecDeque::new() }
+        Self {
+            sync,
+            of,
+            begun: false,
+            cursor: Some(ExportCursor::default()),
+            ready: VecDeque::new(),
+            #[cfg(feature = "planted")]
+            collected_at_mono_ns: None,
+        }
     }
 
     /// The next frame. The first one claims what this node holds now, before the first cell: what is taken in later may
@@ -61,14 +72,28 @@ impl Outgoing {
                 return Piece::Frame(Frame::State { sync, chunk });
             }
             let Some(cursor) = self.cursor else { return Piece::Last(Frame::StateEnd { sync }) };
-            let export = engine.export(now.slot_ns, cursor, self.of.as_deref());
-            self.cursor = export.next;
-            self.ready.extend(export.parts.into_iter().map(|(replica, part)| {
-                let (stamp_ns, expires_ns) = (now.wall_ns, part.expires_ns);
-                Chunk { replica, seq: 0, stamp_ns, complete_to_ns: 0, expires_ns, groups: part.groups }.encode()
-            }));
+            self.look(cursor, now, engine);
         }
         Piece::NotYet
+    }
+
+    fn look(&mut self, from: ExportCursor, now: &Now, engine: &Engine) {
+        let export = engine.export(now.slot_ns, from, self.of.as_deref());
+        self.cursor = export.next;
+        self.ready.extend(export.parts.into_iter().map(|(replica, part)| {
+            let (stamp_ns, expires_ns) = (now.wall_ns, part.expires_ns);
+            Chunk { replica, seq: 0, stamp_ns, complete_to_ns: 0, expires_ns, groups: part.groups }.encode()
+        }));
+    }
+
+    /// Collects all cells. True for a second after that, in which nothing may be claimed yet.
+    #[cfg(feature = "planted")]
+    pub fn claims_late(&mut self, now: &Now, engine: &Engine) -> bool {
+        while let Some(cursor) = self.cursor {
+            self.look(cursor, now, engine);
+        }
+        let collected_at_mono_ns = *self.collected_at_mono_ns.get_or_insert(now.mono_ns);
+        now.mono_ns.saturating_sub(collected_at_mono_ns) < crate::time::SECOND
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{Record, Status};
+use crate::planted::{self, PlantedBug};
 
 /// The most bytes of records that wait for the disk. Beyond it the queue gives up: everything live is written anew once
 /// the disk keeps up again.
@@ -59,6 +60,10 @@ impl Pending {
             return Err(Overflow);
         }
         self.bytes = 0;
+        if planted::has(PlantedBug::HaveAhead) {
+            let later = self.records.split_off(self.records.len() / 2);
+            return Ok(std::mem::replace(&mut self.records, later));
+        }
         Ok(std::mem::take(&mut self.records))
     }
 

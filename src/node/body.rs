@@ -14,6 +14,7 @@ use crate::gossip::{self, Gossip, Now, PeerStatus};
 use crate::id::{ReplicaId, Secret};
 use crate::journal::{Figures, Recovered, Source, Store, Writer};
 use crate::limits::LimitSet;
+use crate::planted::{self, PlantedBug};
 use crate::time::{Clock, Discipline, MS, SlotClock};
 use crate::transport::Hub;
 
@@ -70,7 +71,10 @@ impl Body {
             }
         };
         let unix_ms = parts.clock.system_ns() / MS;
-        let own = ReplicaId::next_life(settings.name.clone(), recovered.generation, unix_ms, parts.rng.next_u32());
+        let mut own = ReplicaId::next_life(settings.name.clone(), recovered.generation, unix_ms, parts.rng.next_u32());
+        if planted::has(PlantedBug::GenerationReused) {
+            (own.generation, own.nonce) = (recovered.generation.max(1), 0);
+        }
         parts.store.begin_life(&own)?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(build(settings, &parts.clock, parts.rng, own, &secret, recovered, stopping));

@@ -16,6 +16,7 @@ use crate::gossip::{ConnId, Gossip, Now};
 use crate::id::{NodeName, ReplicaId};
 use crate::journal::{Pending, Status};
 use crate::limits::LimitSet;
+use crate::planted::{self, PlantedBug};
 use crate::time::{Clock, Discipline, MS, SECOND, SlotClock};
 
 /// A node whose stored slot clock is further ahead than `max_skew` waits this long at most for someone to confirm a
@@ -145,7 +146,9 @@ impl Shared {
     /// The three clocks.
     pub fn now(&self) -> Now {
         let mono_ns = self.clock.monotonic_ns();
-        Now { slot_ns: self.slot_clock.now(mono_ns), wall_ns: self.slot_clock.wall(mono_ns), mono_ns }
+        let (slot_ns, wall_ns) = (self.slot_clock.now(mono_ns), self.slot_clock.wall(mono_ns));
+        let wall_ns = if planted::has(PlantedBug::SlotClockStamps) { slot_ns } else { wall_ns };
+        Now { slot_ns, wall_ns, mono_ns }
     }
 
     /// Lets the connection writers look again.
