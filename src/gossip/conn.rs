@@ -53,6 +53,8 @@ pub(super) struct Conn {
     pub peer: ReplicaId,
     /// Whether this node made the connection.
     pub dialed: bool,
+    /// When it was accepted.
+    pub made_mono_ns: u64,
     pub standing: Standing,
     pub out: Outbox,
     /// The state that is arriving.
@@ -66,7 +68,8 @@ impl Conn {
     /// `acked` is what the hello said the peer holds of this node's current life.
     pub fn new(peer: ReplicaId, dialed: bool, standing: Standing, out: Outbox, acked: u64, now: &Now) -> Self {
         let acked = Acked { seq: acked, since_mono_ns: now.mono_ns, patience_ns: STALL_NS };
-        Self { peer, dialed, standing, out, incoming: None, pongs: VecDeque::new(), ping: None, acked }
+        let made_mono_ns = now.mono_ns;
+        Self { peer, dialed, made_mono_ns, standing, out, incoming: None, pongs: VecDeque::new(), ping: None, acked }
     }
 
     /// From now on the connection is only there to be closed; the first reason stays.

@@ -9,6 +9,12 @@ use crate::codec::{CodecError, Hello};
 use crate::engine::Engine;
 use crate::id::{NodeName, ReplicaId};
 use crate::planted::{self, PlantedBug};
+use crate::time::MS;
+
+/// Two connections of which the second comes within this time after the first were made at once: the longest round trips
+/// are shorter, and a dial that is sent again is later. The sides may judge otherwise by as much as the way between them
+/// takes: then one of them closes a connection, and the other goes on with the one that is left.
+pub const AT_ONCE_NS: u64 = 400 * MS;
 
 /// A connection that waits for the old one to answer or not.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +101,10 @@ impl Gossip {
         }
         let Some(old) = peer.conn.and_then(|old| self.conns.get_mut(&old)) else { return Ok(Standing::Active) };
         let same_life = old.peer == *life;
-        let both_dialed = old.dialed != dialed;
-        if same_life && both_dialed && dialed_by_the_smaller(&self.own.node, name, dialed) {
+        // Made at once, one by each side. A dial may also have been on its way for seconds, while the other side's got
+        // through: what is under way on that connection would have to be sent again.
+        let at_once = old.dialed != dialed && now.mono_ns.saturating_sub(old.made_mono_ns) < AT_ONCE_NS;
+        if same_life && at_once && dialed_by_the_smaller(&self.own.node, name, dialed) {
             return Ok(Standing::Active);
         }
         self.last_token += 1;

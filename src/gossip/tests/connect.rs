@@ -229,3 +229,23 @@ fn peers_beyond_the_bound_push_out_those_that_are_gone_only() {
     let (members, status) = (gossip.members(), gossip.peers(&now).len());
     assert_eq!((members as usize, status), (MAX_PEERS + 1, MAX_PEERS));
 }
+
+/// A dial that was on its way for seconds does not end the connection that the other side made meanwhile.
+#[test]
+fn a_dial_that_comes_late_takes_no_seat() {
+    let mut mesh = Mesh::new(2);
+    // Of two made at once the one stays that the smaller name dialed.
+    assert!(mesh.connect(1, 0) && mesh.connect(0, 1));
+    mesh.run(SECOND);
+    assert!(!mesh.ended.is_empty() && mesh.ended.iter().all(|ended| ended.1 == Refusal::Replaced), "{:?}", mesh.ended);
+    mesh.cut(0, 1);
+    mesh.ended.clear();
+
+    assert!(mesh.connect(1, 0));
+    mesh.run(2 * SECOND);
+    assert!(mesh.connect(0, 1));
+    mesh.run(2 * SECOND);
+    assert!(!mesh.ended.is_empty());
+    let kept = mesh.ended.iter().all(|ended| matches!(ended.1, Refusal::AlreadyConnected(_)));
+    assert!(kept, "{:?}", mesh.ended);
+}
