@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::algorithms::Wait;
+use crate::crdt::{ReplicaIx, SlotCell};
 use crate::id::ReplicaId;
-use crate::limits::Limit;
+use crate::limits::{Limit, Shape};
 
 /// What is to be done with each (limit, key, cost).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +109,17 @@ pub struct Usage {
     pub remaining: u64,
     /// By replica, this node's own first where it has spent.
     pub replicas: Vec<ReplicaUsage>,
+}
+
+/// All cells held of a key.
+#[derive(Clone, Debug)]
+pub struct KeyCells {
+    /// What gives their numbers a meaning.
+    pub shape: Shape,
+    /// By slot, then replica.
+    pub cells: Vec<SlotCell>,
+    /// Who is behind the numbers.
+    pub replicas: Vec<(ReplicaIx, ReplicaId)>,
 }
 
 /// A request that cannot be decided. Nothing was taken.

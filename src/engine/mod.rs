@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
-pub use ask::{Answer, Ask, AskError, Op, Outcome, Reason, ReplicaUsage, Usage};
+pub use ask::{Answer, Ask, AskError, KeyCells, Op, Outcome, Reason, ReplicaUsage, Usage};
 pub use delta::{Drained, Export, ExportCursor, Group, KeyBase, KeyCell, KeyMark, Merge, Part, TooFarAhead};
 pub use sweep::SWEEP_PIECES;
 

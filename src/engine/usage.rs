@@ -7,7 +7,7 @@ use super::entry::Entry;
 use super::names::{Names, ShapeInfo};
 use super::read::{At, Figures};
 use super::shard::shard_of;
-use super::{AskError, Engine, ReplicaUsage, Usage};
+use super::{AskError, Engine, KeyCells, ReplicaUsage, Usage};
 use crate::algorithms::Level;
 use crate::algorithms::window::WindowLevel;
 use crate::crdt::ReplicaIx;
@@ -38,6 +38,25 @@ impl Engine {
                 replicas: named(&names, replicas),
             });
         }
+    }
+}
+
+impl Engine {
+    /// All cells held of a key, the expired ones that no sweep has dropped yet too.
+    pub fn cells_of(&self, limit: &str, key: &str) -> Result<KeyCells, AskError> {
+        let names = self.names.read();
+        let bindings = self.bindings.load();
+        let (bound, key) = bindings.resolve(0, limit, key)?;
+        let shard = self.shards[shard_of(key)].lock();
+        let cells =
+            shard.find(bound.info.ix, key).map(|id| shard.slab[id].read(&bound.info, |cells, _| cells.to_vec()));
+        drop(shard);
+        let cells = cells.unwrap_or_default();
+        let mut numbers: Vec<ReplicaIx> = cells.iter().map(|cell| cell.replica).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let known = |ix: ReplicaIx| names.replica(ix).map(|id| (ix, id.clone()));
+        Ok(KeyCells { shape: bound.info.shape, cells, replicas: numbers.into_iter().filter_map(known).collect() })
     }
 }
 
