@@ -63,6 +63,24 @@ bugs! {
     BaseTooLate = "base-too-late",
     /// A cell of a slot that was dropped is taken in as if it were live.
     SlotResurrected = "slot-resurrected",
+    /// A reset is answered, and does nothing.
+    ResetIgnored = "reset-ignored",
+    /// A bucket forgives debits beyond its room for overdraft like anything else.
+    DebitsForgiven = "debits-forgiven",
+    /// A slow node does not follow the clocks of its peers.
+    AdjIgnored = "adj-ignored",
+    /// A slot clock may run backwards.
+    ClockBackwards = "clock-backwards",
+    /// Cells of peers are taken beyond `max_cells`.
+    CellsUnbounded = "cells-unbounded",
+    /// What has expired is never swept.
+    NeverSwept = "never-swept",
+    /// A node whose clock went far back goes on to claim what it had dropped as expired by the former time.
+    ClaimsOfTheFuture = "claims-of-the-future",
+    /// A bucket's base goes as soon as nothing seems to be owed, though what is under way may chain on it.
+    BaseTooSoon = "base-too-soon",
+    /// The journal is read as of now: of slots that expired while the process was down little is left.
+    RecoveredAsOfNow = "recovered-as-of-now",
 }
 
 impl PlantedBug {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::id::NodeName;
+use crate::planted::{self, PlantedBug};
 
 /// One millisecond.
 pub const MS: u64 = 1_000_000;
@@ -100,6 +101,9 @@ impl SlotClock {
     pub fn now(&self, mono_ns: u64) -> u64 {
         let adj = self.adj_ns.load(Ordering::Relaxed);
         let now = self.wall(mono_ns).saturating_add_signed(adj);
+        if planted::has(PlantedBug::ClockBackwards) {
+            return now;
+        }
         self.last_ns.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
@@ -146,6 +150,9 @@ impl SlotClock {
     /// The largest lead of a fresh peer that is within the skew; never negative.
     fn wanted_adj(&self, inner: &Inner, mono_ns: u64) -> i64 {
         let wall = self.wall_offset_ns.load(Ordering::Relaxed);
+        if planted::has(PlantedBug::AdjIgnored) {
+            return 0;
+        }
         let leads = inner.heard.values().filter(|h| fresh(h, mono_ns)).map(|h| h.offset_ns - wall);
         leads.filter(|lead| lead.unsigned_abs() <= self.max_skew_ns).fold(0, i64::max)
     }

@@ -85,7 +85,9 @@ impl Walk {
         let mut ends = 0u128;
         for one in cells {
             spent = spent.saturating_add(one.cell.spent);
-            self.d = self.d.saturating_add(one.cell.debited);
+            if !planted::has(PlantedBug::DebitsForgiven) {
+                self.d = self.d.saturating_add(one.cell.debited);
+            }
             // Everything first spent at this cell's first spend or later lies after that instant.
             let later = cells.iter().filter(|other| other.cell.first_ns >= one.cell.first_ns);
             let later = later.fold(0u64, |sum, other| sum.saturating_add(other.cell.spent));

@@ -158,6 +158,13 @@ impl Slots {
         self.bases.drain(..dead);
     }
 
+    /// Drops every base of which `which` says so. True when there was one.
+    pub fn drop_bases(&mut self, which: impl Fn(u64, &Base) -> bool) -> bool {
+        let before = self.bases.len();
+        self.bases.retain(|(slot, base)| !which(*slot, base));
+        self.bases.len() < before
+    }
+
     /// Drops what is of `slot` or later: the cells of `replica`, all bases, the mark.
     pub fn drop_from(&mut self, slot: u64, replica: ReplicaIx) {
         self.cells.retain(|c| c.slot < slot || c.replica != replica);

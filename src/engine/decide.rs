@@ -15,6 +15,7 @@ use super::{Answer, Ask, AskError, Engine, MAX_ASKS, Op, Outcome, Reason};
 use crate::algorithms::{Wait, decide};
 use crate::id::KeyHash;
 use crate::limits::OnFull;
+use crate::planted::{self, PlantedBug};
 use crate::time::SECOND;
 
 /// When a request may be admitted that a full table denied: expired keys are swept about once a second.
@@ -197,7 +198,7 @@ impl Engine {
     fn take(&self, shard: &mut Shard, item: &mut Item<'_>, request: &Request) {
         let takes = match request.op {
             Op::Peek => false,
-            Op::Reset => true,
+            Op::Reset => !planted::has(PlantedBug::ResetIgnored),
             Op::Check | Op::Debit => item.cost > 0,
         };
         if !takes || item.verdict == Verdict::Uncounted {

@@ -127,8 +127,8 @@ impl Many {
 
     pub fn pack_bases(&self, own: ReplicaIx, key: KeyHash, info: &ShapeInfo, packer: &mut Packer) {
         let Some(bucket) = info.bucket().filter(|_| !self.slots.bases().is_empty()) else { return };
-        let needed_ns = self.bases_needed_ns(info, bucket);
         for (slot, base) in self.slots.bases() {
+            let needed_ns = Self::base_needed_ns(info, bucket, *slot, base);
             packer.base(own, info, KeyBase { key, slot: *slot, base: *base }, needed_ns);
         }
     }

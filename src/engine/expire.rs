@@ -13,7 +13,7 @@ impl Entry {
         let oldest = info.oldest_live_slot(now_ns);
         match &self.held {
             Held::Nothing => {}
-            Held::One { .. } => match self.read(info, |cells, _| one_left(info, &cells[0], oldest, now_ns)) {
+            Held::One { .. } => match self.read(info, |cells, _| one_left(info, &cells[0], oldest)) {
                 Left::Live => {}
                 Left::Nothing => (self.held, self.unsent) = (Held::Nothing, 0),
                 Left::Debt => self.many(info, own).expire(info, oldest, now_ns),
@@ -30,13 +30,13 @@ enum Left {
     Debt,
 }
 
-fn one_left(info: &ShapeInfo, cell: &SlotCell, oldest: u64, now_ns: u64) -> Left {
+fn one_left(info: &ShapeInfo, cell: &SlotCell, oldest: u64) -> Left {
     if cell.slot >= oldest {
         return Left::Live;
     }
     let debt = info.bucket().is_some_and(|bucket| {
         let walk = Walk::default().through(bucket, info.overdraft, std::slice::from_ref(cell), &[]);
-        bucket.limit > 0 && walk.t > bucket.scaled(now_ns)
+        bucket.limit > 0 && walk.t > info.paid_before(bucket, oldest)
     });
     if debt { Left::Debt } else { Left::Nothing }
 }
@@ -44,7 +44,7 @@ fn one_left(info: &ShapeInfo, cell: &SlotCell, oldest: u64, now_ns: u64) -> Left
 impl Many {
     fn expire(&mut self, info: &ShapeInfo, oldest: u64, now_ns: u64) {
         match info.bucket() {
-            Some(bucket) => self.fold(info, bucket, oldest, now_ns),
+            Some(bucket) => self.fold(info, bucket, oldest),
             None => {
                 self.slots.drop_cells_below(oldest);
             }
@@ -54,9 +54,12 @@ impl Many {
         }
     }
 
-    /// Folds the slots below `oldest` into a base there, and drops bases once the whole walk is paid off: held slots
-    /// chain on a base, so its own T says too little.
-    fn fold(&mut self, info: &ShapeInfo, bucket: &Bucket, oldest: u64, now_ns: u64) {
+    /// Folds the slots below `oldest` into a base there, and drops bases that no held slot chains on any more.
+    ///
+    /// That is so once a base's T is not after the start of `oldest`: every spend that is held or may still arrive is
+    /// later, and starts from its own time. That nothing is owed now is not enough: spends of peers that arrive late
+    /// would chain on what was dropped, and count for less by up to the rate times what they were under way.
+    fn fold(&mut self, info: &ShapeInfo, bucket: &Bucket, oldest: u64) {
         let (cells, bases) = (self.slots.cells(), self.slots.bases());
         let dead = cells.partition_point(|cell| cell.slot < oldest);
         if dead > 0 {
@@ -69,30 +72,27 @@ impl Many {
             self.base_unsaved |= !planted::has(PlantedBug::BaseTooLate);
             self.cache = self.cache.filter(|cache| cache.slot >= oldest);
         }
-        if !self.slots.bases().is_empty() && self.paid(info, bucket, oldest, now_ns) {
-            self.slots.drop_bases_below(u64::MAX);
+        let paid = |slot: u64, base: &Base| match bucket.limit {
+            // Without a refill nothing is ever paid: a base goes with its slot.
+            0 => slot < oldest,
+            _ if planted::has(PlantedBug::BaseTooSoon) => base.t <= bucket.scaled(info.expires_ns(oldest)),
+            _ => base.t <= info.paid_before(bucket, oldest),
+        };
+        if self.slots.drop_bases(paid) {
             self.cache = None;
-            self.base_unsaved = false;
-            self.base_unsent = false;
+            let none = self.slots.bases().is_empty();
+            self.base_unsaved &= !none;
+            self.base_unsent &= !none;
         }
     }
 
-    /// Whether nothing is owed any more. Without a refill nothing is ever paid: a base then goes with its slot.
-    fn paid(&self, info: &ShapeInfo, bucket: &Bucket, oldest: u64, now_ns: u64) -> bool {
+    /// Until when a base is needed: until the slots are dropped that may chain on it.
+    pub fn base_needed_ns(info: &ShapeInfo, bucket: &Bucket, slot: u64, base: &Base) -> u64 {
         match bucket.limit {
-            0 => self.slots.bases().iter().all(|base| base.0 < oldest),
-            _ => self.whole_walk(info, bucket).t <= bucket.scaled(now_ns),
-        }
-    }
-
-    /// Until when the bases are needed.
-    pub fn bases_needed_ns(&self, info: &ShapeInfo, bucket: &Bucket) -> u64 {
-        let newest = self.slots.bases().last().map_or(0, |base| base.0);
-        match bucket.limit {
-            0 => info.expires_ns(newest),
+            0 => info.expires_ns(slot),
             limit => {
-                let t = self.whole_walk(info, bucket).t;
-                u64::try_from(t.div_ceil(u128::from(limit))).unwrap_or(u64::MAX).saturating_add(1)
+                let full_again_ns = u64::try_from(base.t.div_ceil(u128::from(limit))).unwrap_or(u64::MAX);
+                info.expires_ns(info.slot(full_again_ns))
             }
         }
     }

@@ -119,6 +119,11 @@ impl ShapeInfo {
         slot.saturating_mul(self.slot_ns)
     }
 
+    /// The scaled time at the start of a slot: a T that is not after it says nothing to this slot and later ones.
+    pub fn paid_before(&self, bucket: &Bucket, slot: u64) -> u128 {
+        bucket.scaled(self.slot_start_ns(slot))
+    }
+
     pub fn slot_end_ns(&self, slot: u64) -> u64 {
         self.slot_start_ns(slot.saturating_add(1))
     }

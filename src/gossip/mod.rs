@@ -300,9 +300,14 @@ impl Gossip {
     }
 
     /// This node writes under another id from now on ([`Engine::new_life`]). The last changes of the old life go out
-    /// under the old id. Connections are closed, since the peers know them to be the old life's.
+    /// under the old id. Connections are closed, since the peers know them to be the old life's. `drop_ahead`: the clock
+    /// went back. What was refused or dropped as expired by the former time may be alive by this one, so nothing is
+    /// claimed any more, and all is asked for again.
     pub fn new_life(&mut self, own: ReplicaId, drop_ahead: bool, now: &Now, engine: &Engine) -> Vec<Record> {
         let records = self.number(engine.new_life(now.slot_ns, own.clone(), drop_ahead), now);
+        if drop_ahead && !planted::has(PlantedBug::ClaimsOfTheFuture) {
+            self.have = HaveTable::default();
+        }
         self.have.enter_own(&own);
         self.own = own;
         for conn in self.conns.values_mut() {

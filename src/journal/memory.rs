@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rand::{Rng, RngCore};
 
-use super::{Batch, Check, FORMAT_VERSION, Recovered, Store, StoreError};
+use super::{Batch, Check, FORMAT_VERSION, Recovered, Store, StoreError, alive_from_ns};
 use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::LimitSet;
 
@@ -281,7 +281,8 @@ impl Store for MemoryStore {
             Some(_) => {}
             None => _ = self.write(Write::Owner(node.clone()))?,
         }
-        let live = image.records.into_iter().filter(|((expires_ns, _), _)| *expires_ns >= now_ns);
+        let alive_ns = alive_from_ns(now_ns, image.slot_clock_ns);
+        let live = image.records.into_iter().filter(|((expires_ns, _), _)| *expires_ns >= alive_ns);
         let (good, bad): (Vec<_>, Vec<_>) = live.partition(|(_, bytes)| sound(bytes));
         let damaged = bad.len() as u64;
         if damaged > 0 {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::LimitSet;
+use crate::time::SECOND;
 
 /// The version of the data folder's format; another one is refused.
 pub const FORMAT_VERSION: u16 = 1;
@@ -76,13 +77,25 @@ pub enum StoreError {
     Damaged { path: String, problem: String },
 }
 
+/// Bases that stand for dropped slots are written with the sweep that comes next, which takes its time: for so long what
+/// had expired when the journal was last written is still read, nanoseconds.
+const SWEEP_LAG_NS: u64 = 10 * SECOND;
+
+/// The slot-clock time as of which a journal is read: what had not expired by then counts in whole. A while before it was
+/// last written, if that is not ahead of the clock.
+pub(crate) fn alive_from_ns(now_ns: u64, stored_ns: u64) -> u64 {
+    let written_ns = if stored_ns == 0 { now_ns } else { now_ns.min(stored_ns) };
+    written_ns.saturating_sub(SWEEP_LAG_NS)
+}
+
 /// Tells a sound record from a damaged one: the codec's check of a chunk.
 pub type Check = fn(&[u8]) -> bool;
 
 /// A place that survives. One caller at a time; every call may block.
 pub trait Store: Send + 'static {
-    /// Reads everything not expired at `now_ns`; checks that the store is this node's. Comes before any other call. What
-    /// is damaged is forgotten for good, and so is what was claimed.
+    /// Reads everything that had not expired when it was last written, nor at `now_ns` if that is earlier: of a bucket's
+    /// slots that expired meanwhile the debt may not be paid. Checks that the store is this node's. Comes before any other
+    /// call. What is damaged is forgotten for good, and so is what was claimed.
     fn recover(&mut self, node: &NodeName, now_ns: u64, sound: Check) -> Result<Recovered, StoreError>;
     /// Stores the generation of the life that begins, durably, before anything is admitted.
     fn begin_life(&mut self, own: &ReplicaId) -> Result<(), StoreError>;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::folder::{self, failed, shown};
-use super::{Batch, Check, FORMAT_VERSION, Recovered, Store, StoreError};
+use super::{Batch, Check, FORMAT_VERSION, Recovered, Store, StoreError, alive_from_ns};
 use crate::codec::{StoredError, StoredHave, StoredLimits, StoredMeta};
 use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::LimitSet;
@@ -209,7 +209,8 @@ impl Store for SledStore {
         self.reach = or_damaged(stored.1.map(|bytes| StoredHave::decode(&bytes)), &mut damaged);
         let limits = stored.2.map(|bytes| StoredLimits::decode(&bytes));
         let StoredLimits(limits) = or_damaged(limits, &mut damaged);
-        let scan = self.with(|opened| Ok(Scan::run(&opened.chunks, now_ns, sound)))?;
+        let alive_ns = alive_from_ns(now_ns, self.reach.slot_clock_ns);
+        let scan = self.with(|opened| Ok(Scan::run(&opened.chunks, alive_ns, sound)))?;
         damaged += scan.damaged;
         if damaged > 0 {
             self.reach.have.clear();

@@ -12,7 +12,7 @@ use super::{ALONE_INTERVAL, RING_BYTES, Settings, StartError, recover};
 use crate::engine::{Engine, SWEEP_PIECES};
 use crate::gossip::{self, Gossip, Now, PeerStatus};
 use crate::id::{ReplicaId, Secret};
-use crate::journal::{Figures, Recovered, Source, Store, Writer};
+use crate::journal::{Figures, Recovered, Source, Store, Writer, alive_from_ns};
 use crate::limits::LimitSet;
 use crate::planted::{self, PlantedBug};
 use crate::time::{Clock, Discipline, MS, SlotClock};
@@ -149,6 +149,11 @@ impl Inspector {
         self.0.why_not_ready()
     }
 
+    /// Records of the journal that were damaged or could not be taken in whole at the start.
+    pub fn damaged(&self) -> u64 {
+        self.0.damaged
+    }
+
     /// What the journal's writer did.
     pub fn journal(&self) -> Figures {
         self.0.journal.figures()
@@ -181,7 +186,12 @@ fn build(
     let limits = std::mem::take(&mut settings.limits);
     // First the limits that the records were counted under: what a bucket owes is carried over to what it is now.
     engine.install(now_ns, recovered.limits);
-    let replayed = recover::replay(&engine, now_ns, &recovered.records);
+    // As of when they were written: slots that expired since then leave their whole debt in a base, not their `fin` alone.
+    let mut alive_ns = alive_from_ns(now_ns, recovered.slot_clock_ns);
+    if planted::has(PlantedBug::RecoveredAsOfNow) {
+        alive_ns = now_ns;
+    }
+    let replayed = recover::replay(&engine, now_ns, alive_ns, &recovered.records);
     engine.install(now_ns, limits.clone());
     engine.carry_rest(now_ns);
     let damaged = recovered.damaged + replayed.damaged;
@@ -218,4 +228,83 @@ fn build(
         stored_clock_ns: recovered.slot_clock_ns,
         stopping,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::{Ask, Op};
+    use crate::id::NodeName;
+    use crate::journal::MemoryDisk;
+    use crate::limits::LimitSpec;
+    use crate::time::SECOND;
+    use crate::{api, engine};
+
+    /// Both clocks of a machine that are right.
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn system_ns(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    fn settings() -> Settings {
+        let spec = LimitSpec {
+            name: "l".into(),
+            algorithm: Some("token_bucket".into()),
+            limit: Some(10),
+            window: Some("1s".into()),
+            ..LimitSpec::default()
+        };
+        Settings {
+            name: NodeName::new("a").unwrap(),
+            region: "a".into(),
+            engine: engine::Settings::default(),
+            http: api::Settings { max_body: 0, denied_status: 429, token: None },
+            cluster: None,
+            limits: LimitSet::new([spec.check().unwrap()]).unwrap(),
+            journal_flush: Duration::from_millis(100),
+            shutdown_timeout: Duration::from_secs(1),
+        }
+    }
+
+    fn start(clock: &Arc<Hand>, disk: &MemoryDisk) -> (Body, Writer) {
+        let mut rng = StdRng::seed_from_u64(1);
+        let store = Box::new(disk.open().unwrap());
+        let parts = BodyParts { clock: Arc::clone(clock) as Arc<dyn Clock>, store, rng: &mut rng };
+        Body::start(&mut settings(), parts).unwrap()
+    }
+
+    fn used(body: &Body, op: Op, cost: u32) -> u64 {
+        let ask = [Ask { limit: "l", key: "k", cost }];
+        body.inspector().engine().decide(body.inspector().now().slot_ns, op, &ask).unwrap().results[0].used
+    }
+
+    #[test]
+    fn what_a_bucket_owes_outlives_a_crash_that_outlasts_its_slots() {
+        let (clock, disk) = (Arc::new(Hand(AtomicU64::new(1_700_000_000 * SECOND))), MemoryDisk::new());
+        let pass = |ns: u64| clock.0.fetch_add(ns, Ordering::Relaxed);
+        let (body, mut writer) = start(&clock, &disk);
+        for _ in 0..30 {
+            used(&body, Op::Debit, 10);
+            pass(SECOND / 10);
+        }
+        body.flush();
+        writer.step();
+        assert_eq!(used(&body, Op::Peek, 0), 270);
+        drop((body, writer));
+        disk.crash(&mut StdRng::seed_from_u64(1));
+        // Slots are kept for eight seconds.
+        pass(9 * SECOND);
+        let (body, _writer) = start(&clock, &disk);
+        assert_eq!(used(&body, Op::Peek, 0), 180);
+    }
 }

@@ -17,15 +17,15 @@ pub(super) fn sound(bytes: &[u8]) -> bool {
     Chunk::decode(bytes).is_ok()
 }
 
-/// Merges what the journal held, in whatever order it came.
-pub(super) fn replay(engine: &Engine, now_ns: u64, records: &[Vec<u8>]) -> Replayed {
+/// Merges what the journal held, in whatever order it came; what had not expired at `alive_ns` in whole.
+pub(super) fn replay(engine: &Engine, now_ns: u64, alive_ns: u64, records: &[Vec<u8>]) -> Replayed {
     let mut replayed = Replayed::default();
     for bytes in records {
         let Ok(chunk) = Chunk::decode(bytes) else {
             replayed.damaged += 1;
             continue;
         };
-        match engine.merge(now_ns, &chunk.replica, &chunk.groups) {
+        match engine.merge_as_of(now_ns, alive_ns, &chunk.replica, &chunk.groups) {
             Ok(merge) => replayed.left_out += u64::from(merge.refused > 0),
             Err(ahead) => {
                 tracing::warn!(%ahead, replica = %chunk.replica, "left out a record of the journal");
@@ -67,9 +67,9 @@ mod tests {
         let (replica, expires_ns) = (before.own(), part.expires_ns);
         let chunk = Chunk { replica, seq: 1, stamp_ns: T0, complete_to_ns: T0, expires_ns, groups: part.groups };
         let records = [chunk.encode()];
-        assert_eq!(replay(&engine(3), T0, &records), Replayed::default());
-        assert_eq!(replay(&engine(2), T0, &records), Replayed { damaged: 0, left_out: 1 });
-        assert_eq!(replay(&engine(4), T0 - 3600 * SECOND, &records), Replayed { damaged: 0, left_out: 1 });
-        assert_eq!(replay(&engine(5), T0, &[vec![1, 2, 3]]), Replayed { damaged: 1, left_out: 0 });
+        assert_eq!(replay(&engine(3), T0, T0, &records), Replayed::default());
+        assert_eq!(replay(&engine(2), T0, T0, &records), Replayed { damaged: 0, left_out: 1 });
+        assert_eq!(replay(&engine(4), T0 - 3600 * SECOND, T0, &records), Replayed { damaged: 0, left_out: 1 });
+        assert_eq!(replay(&engine(5), T0, T0, &[vec![1, 2, 3]]), Replayed { damaged: 1, left_out: 0 });
     }
 }

@@ -110,8 +110,39 @@ fn dropped_slots_leave_a_base_that_is_saved() {
     again.merge(later, &engine.own(), &saved[0].groups).unwrap();
     assert_eq!(one(&again, later, Op::Peek, "l", "k", 0).used, 4);
     assert!(base.base.t > 0);
+    // It stays as long as what may still arrive chains on it: slots of 37.5 s are kept for four of them.
     again.sweep(T0 + 601 * SECOND);
+    assert_eq!(again.stats().keys, 1);
+    again.sweep(T0 + (601 + 4 * 38 + 38) * SECOND);
     assert_eq!(again.stats().keys, 0);
+}
+
+#[test]
+fn what_arrives_after_all_seemed_paid_still_chains_on_what_was_owed() {
+    let spec = set(&[limit("l", "token_bucket", 100, "1s", None)]);
+    let [a, b] = ["a", "b"].map(|name| {
+        let engine = engine(name, Settings::default());
+        engine.install(T0, spec.clone());
+        engine
+    });
+    // Ten seconds' worth; the slot is dropped before that is paid.
+    one(&a, T0, Op::Debit, "l", "k", 1_000);
+    let send = |now_ns: u64| {
+        a.drain(now_ns - SECOND / 5)
+            .parts
+            .iter()
+            .for_each(|part| assert_eq!(b.merge(now_ns, &a.own(), &part.groups).unwrap().refused, 0));
+    };
+    send(T0 + SECOND);
+    // While this is under way everything seems to be paid at b, which sweeps.
+    assert!(one(&a, T0 + 99 * SECOND / 10, Op::Check, "l", "k", 50).allowed);
+    for engine in [&a, &b] {
+        engine.sweep(T0 + 9 * SECOND);
+        engine.sweep(T0 + 10 * SECOND);
+    }
+    let now_ns = T0 + 101 * SECOND / 10;
+    send(now_ns);
+    assert_eq!([&a, &b].map(|engine| one(engine, now_ns, Op::Peek, "l", "k", 0).used), [40, 40]);
 }
 
 #[test]
