@@ -1,9 +1,8 @@
-//! The clocks of a simulated machine: virtual time, and a system clock that is off, drifts and steps.
+//! The system clock of a simulated machine: off, drifting, stepping.
 
-use tidegate::time::Clock;
+use crate::schedule::{Schedule, What};
 
-/// The system clock of one machine, as a function of true time. The monotonic clock is true time: what makes nodes
-/// disagree is what they believe the time of day to be.
+/// A system clock as a function of true time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SimClock {
     /// True time at the start of the run, nanoseconds since the Unix epoch.
@@ -17,6 +16,21 @@ pub struct SimClock {
 }
 
 impl SimClock {
+    /// The clock of a node.
+    pub fn of(schedule: &Schedule, node: usize, epoch_ns: u64) -> Self {
+        let step = |event: &crate::schedule::Event| match event.what {
+            What::Step { node: n, by_ms } if n == node => Some((event.at_ms * 1_000_000, by_ms * 1_000_000)),
+            _ => None,
+        };
+        let plan = &schedule.nodes[node];
+        Self {
+            epoch_ns,
+            offset_ns: plan.clock_offset_us * 1_000,
+            drift_ppm: plan.clock_drift_ppm,
+            steps: schedule.events.iter().filter_map(step).collect(),
+        }
+    }
+
     /// What the system clock shows `elapsed_ns` after the start of the run.
     pub fn system_at(&self, elapsed_ns: u64) -> u64 {
         let drifted = i128::from(elapsed_ns) * i128::from(self.drift_ppm) / 1_000_000;
@@ -24,22 +38,6 @@ impl SimClock {
         let off = i128::from(self.offset_ns) + drifted + stepped.sum::<i128>();
         let now = i128::from(self.epoch_ns) + i128::from(elapsed_ns) + off;
         u64::try_from(now.max(0)).unwrap_or(u64::MAX)
-    }
-}
-
-/// Nanoseconds since the start of the run. Only on a simulated host.
-pub fn elapsed_ns() -> u64 {
-    let elapsed = turmoil::sim_elapsed().expect("virtual time is read on simulated hosts only");
-    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Clock for SimClock {
-    fn monotonic_ns(&self) -> u64 {
-        elapsed_ns()
-    }
-
-    fn system_ns(&self) -> u64 {
-        self.system_at(elapsed_ns())
     }
 }
 

@@ -1,14 +1,12 @@
-//! Deterministic simulation of tidegate clusters: the real node, with its HTTP API, its limiter and its gossip over real
-//! QUIC, on a simulated network and in virtual time. One seed draws a whole run, and the same seed gives the same run.
+//! Deterministic simulation of tidegate clusters, in two tiers: whole nodes with their API over real QUIC in virtual time
+//! ([`node`]), and nodes without tasks and sockets on an event queue of our own ([`protocol`]). One seed draws a whole
+//! run, and the same seed gives the same run.
 //!
-//! A run's way is a straight line: [`scenario`] draws what is to happen, [`world`] builds the hosts and lets it happen,
-//! [`load`] asks through the API, [`observe`] writes down what happens as a [`history`], [`checks`] judge that and
-//! [`report`] puts it into figures. [`clock`], [`net`], [`http`] are what a simulated machine has in place of a real
-//! one's; [`model`] is the oracle's own reading of the algorithms; [`trace`] hashes everything.
-//!
-//! This is the tier of whole nodes: tens of seeds a minute. A tier of the bare state machines (limiter, protocol, slot
-//! clock) on an event queue of its own, for thousands of seeds a minute, has its place beside [`world`]: it would make
-//! the same [`history::History`] of the same [`scenario::Scenario`], and be judged by the same [`checks`].
+//! A run's way is a straight line: [`scenarios`] draw a [`schedule`] of [`load`] and [`faults`], a tier carries it out,
+//! [`observe`] writes down what happens as a [`history`], [`checks`] hold that to the promises of [`bound`] and [`reach`],
+//! and [`report`] puts it into figures. [`model`] is the oracle's own reading of the algorithms; [`states`] counts what was
+//! reached; [`matrix`] goes through grids of clocks and cuts; [`shrink`] makes a failing schedule smaller; [`meta`] sees that the checks can fail; [`trace`] hashes
+//! everything.
 
 #[cfg(not(tokio_unstable))]
 compile_error!(
@@ -16,16 +14,25 @@ compile_error!(
      not seeded. .cargo/config.toml sets it; RUSTFLAGS in the environment replaces that: unset it"
 );
 
+pub mod bound;
 pub mod checks;
 pub mod clock;
+pub mod faults;
 pub mod history;
-pub mod http;
 pub mod load;
+pub mod matrix;
+#[cfg(feature = "planted")]
+pub mod meta;
 pub mod model;
-pub mod net;
+pub mod node;
 pub mod observe;
+pub mod protocol;
+pub mod reach;
 pub mod report;
-pub mod scenario;
+pub mod run;
+pub mod scenarios;
+pub mod schedule;
 pub mod seed;
+pub mod shrink;
+pub mod states;
 pub mod trace;
-pub mod world;

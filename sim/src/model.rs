@@ -1,6 +1,10 @@
 //! The algorithms as their definitions have them, for one limiter that knows everything. Written apart from the
 //! product's: the oracle must not share a mistake with what it judges.
 
+use std::collections::BTreeMap;
+
+use tidegate::limits::{Algorithm, Limit};
+
 /// A limit as the oracle has it. Times are nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
@@ -42,6 +46,16 @@ pub struct Spend {
 const FOREVER_NS: u64 = u64::MAX / 16;
 
 impl Rule {
+    /// The rule of a limit.
+    pub fn of(limit: &Limit) -> Self {
+        let (tokens, window_ns) = (limit.limit, limit.window_ns);
+        match limit.algorithm {
+            Algorithm::FixedWindow => Self::Fixed { limit: tokens, window_ns },
+            Algorithm::SlidingWindow => Self::Sliding { limit: tokens, window_ns },
+            Algorithm::TokenBucket => Self::Bucket { limit: tokens, window_ns, capacity: limit.capacity() },
+        }
+    }
+
     /// The most that may be used at once.
     pub fn capacity(&self) -> u64 {
         match *self {
@@ -102,8 +116,85 @@ impl Rule {
     }
 }
 
+/// What was spent on one key, as it comes to be known: in any order. Answers as [`Rule::used`] does, without going
+/// through all of it each time.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    rule: Rule,
+    /// What a bucket owes beyond so many tokens is forgiven.
+    cap: u64,
+    /// Of windows: tokens by window.
+    windows: BTreeMap<u64, u64>,
+    /// Of buckets: spends in order, each with the scaled time at which the bucket is full again after it.
+    spends: Vec<(Spend, u128)>,
+    /// Up to which spend those times are right.
+    right: usize,
+    /// Tokens that were debited: they are never forgiven.
+    debited: u64,
+}
+
+impl Ledger {
+    /// Nothing was spent. `cap` is for buckets; `u64::MAX` forgives nothing.
+    pub fn new(rule: Rule, cap: u64) -> Self {
+        Self { rule, cap, windows: BTreeMap::new(), spends: Vec::new(), right: 0, debited: 0 }
+    }
+
+    /// A spend comes to be known.
+    pub fn add(&mut self, spend: Spend) {
+        match self.rule {
+            Rule::Fixed { window_ns, .. } | Rule::Sliding { window_ns, .. } => {
+                *self.windows.entry(spend.at_ns / window_ns).or_default() += spend.tokens;
+            }
+            Rule::Bucket { .. } => {
+                let at = self.spends.partition_point(|held| held.0 <= spend);
+                self.spends.insert(at, (spend, 0));
+                self.right = self.right.min(at);
+            }
+        }
+    }
+
+    /// A spend that was taken whatever the state: what is owed beyond the cap is forgiven, debits are not.
+    pub fn add_debit(&mut self, spend: Spend) {
+        self.debited = self.debited.saturating_add(spend.tokens);
+        self.right = 0;
+        self.add(spend);
+    }
+
+    /// What counts against the capacity at `now_ns`.
+    pub fn used(&mut self, now_ns: u64) -> u64 {
+        match self.rule {
+            Rule::Fixed { window_ns, .. } => self.windows.range(now_ns / window_ns..).map(|window| window.1).sum(),
+            Rule::Sliding { window_ns, .. } => {
+                let k = now_ns / window_ns;
+                let before = k.checked_sub(1).and_then(|k| self.windows.get(&k)).copied().unwrap_or(0);
+                let current: u64 = self.windows.range(k..).map(|window| window.1).sum();
+                let left = window_ns - now_ns % window_ns;
+                (u128::from(before) * u128::from(left) / u128::from(window_ns)) as u64 + current
+            }
+            Rule::Bucket { limit, window_ns, .. } => {
+                let scaled = |t: u64| u128::from(limit) * u128::from(t);
+                let window = u128::from(window_ns);
+                let cap = window * u128::from(self.cap.saturating_add(self.debited));
+                for at in self.right..self.spends.len() {
+                    let before = at.checked_sub(1).map_or(0, |before| self.spends[before].1);
+                    let (spend, full_again) = &mut self.spends[at];
+                    let now = scaled(spend.at_ns);
+                    *full_again =
+                        (before.max(now) + window * u128::from(spend.tokens)).min(now.saturating_add(cap).max(before));
+                }
+                self.right = self.spends.len();
+                let full_again = self.spends.last().map_or(0, |last| last.1);
+                full_again.saturating_sub(scaled(now_ns)).div_ceil(window) as u64
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
 
     fn spends(of: &[(u64, u64)]) -> Vec<Spend> {
@@ -119,6 +210,39 @@ mod tests {
         let sliding = Rule::Sliding { limit: 50, window_ns: 60 };
         assert_eq!(sliding.used(75, taken.clone()), 7 * 45 / 60 + 17);
         assert_eq!(sliding.used(130, taken), 15 * 50 / 60 + 2);
+    }
+
+    #[test]
+    fn a_ledger_answers_as_the_rule_does_whatever_the_order() {
+        let mut rng = StdRng::seed_from_u64(1);
+        let rules = [
+            Rule::Fixed { limit: 50, window_ns: 60 },
+            Rule::Sliding { limit: 50, window_ns: 60 },
+            Rule::Bucket { limit: 3, window_ns: 10, capacity: 5 },
+        ];
+        for round in 0..300 {
+            let rule = rules[round % 3];
+            let (mut ledger, mut all) = (Ledger::new(rule, u64::MAX), Vec::new());
+            for _ in 0..40 {
+                let spend = Spend { at_ns: rng.random_range(1_000..1_400), tokens: rng.random_range(1..9) };
+                ledger.add(spend);
+                all.push(spend);
+                let now_ns = rng.random_range(1_000..1_500);
+                let counted = all.iter().copied();
+                assert_eq!(ledger.used(now_ns), rule.used(now_ns, counted), "{rule:?} at {now_ns}: {all:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_ledger_forgives_beyond_its_cap() {
+        let mut ledger = Ledger::new(Rule::Bucket { limit: 1, window_ns: 10, capacity: 5 }, 8);
+        spends(&[(100, 5), (101, 9)]).into_iter().for_each(|spend| ledger.add(spend));
+        assert_eq!(ledger.used(101), 8);
+        assert_eq!(ledger.used(121), 6);
+        // A debit is not, nor does it make room for what was forgiven before.
+        ledger.add_debit(Spend { at_ns: 121, tokens: 20 });
+        assert!(ledger.used(121) >= 26);
     }
 
     #[test]

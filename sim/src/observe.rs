@@ -1,24 +1,26 @@
-//! What a run leaves behind: collects requests, looks at nodes' states, and knows which life of a node is which.
+//! Writes down what happens in a run, in either tier: requests, looks at nodes' states, and which life of a node is which.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use tidegate::engine::{Engine, ExportCursor};
-use tidegate::id::{KeyHash, ReplicaId, Secret};
-use tidegate::limits::{Limit, Shape};
-use tidegate::time::SlotClock;
+use tidegate::crdt::ReplicaIx;
+use tidegate::engine::Engine;
+use tidegate::id::ReplicaId;
+use tidegate::limits::{Limit, Retention, Shape};
+use tidegate::node::Inspector;
 
-use crate::clock::elapsed_ns;
-use crate::history::{HeldCell, Life, Outcome, Probe, Request, Trial};
-use crate::scenario::Scenario;
+use crate::history::{HeldCell, History, Life, LifeStart, Outcome, PeerStanding, Probe, Request, Standing, Trial};
+use crate::reach::Reach;
+use crate::schedule::Schedule;
+use crate::states::{Sometimes, States};
 use crate::trace::Trace;
 
-/// Collects what happens on all hosts of a run. Clones share it.
+/// Collects what happens on all nodes of a run. Clones share it.
 #[derive(Clone)]
 pub struct Record {
     trace: Trace,
-    keys: Arc<HashMap<KeyHash, (usize, Shape)>>,
-    nodes: Arc<[&'static str]>,
+    /// Limit, key, and the shape that its cells have at first.
+    keys: Arc<[(String, String, Shape)]>,
+    nodes: Arc<[String]>,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -31,36 +33,25 @@ pub struct Seen {
     pub probes: Vec<Probe>,
     /// Trials that came to an end.
     pub trials: Vec<Trial>,
+    /// How nodes stood at the end.
+    pub settled: Vec<Standing>,
     /// Answers that are wrong by themselves.
-    pub bad_answers: Vec<String>,
+    pub wrong: Vec<String>,
+    /// States that were met.
+    pub states: States,
     /// The lives of each node, in the order in which they were met.
-    lives: Vec<(ReplicaId, Life)>,
-}
-
-/// A node as its host sees it.
-#[derive(Clone)]
-pub struct Observed {
-    /// Its state.
-    pub engine: Arc<Engine>,
-    /// Its slot clock.
-    pub slot_clock: Arc<SlotClock>,
-}
-
-impl Observed {
-    /// The slot clock now. Only on the node's own host.
-    pub fn slot_now_ns(&self) -> u64 {
-        self.slot_clock.now(elapsed_ns())
-    }
+    lives: Vec<(ReplicaId, LifeStart)>,
 }
 
 impl Record {
     /// Nothing yet.
-    pub fn new(scenario: &Scenario, limits: &[Limit], secret: &Secret, trace: Trace) -> Self {
-        let hash = |limit: &Limit, key: &str| secret.key_hasher(limit.name.as_str()).hash(key);
-        let keys = scenario.keys.iter().zip(limits).enumerate();
-        let keys = keys.map(|(at, (plan, limit))| (hash(limit, &plan.key), (at, limit.shape()))).collect();
-        let nodes = scenario.nodes.iter().map(|node| node.name).collect();
-        Self { trace, keys: Arc::new(keys), nodes, seen: Arc::default() }
+    pub fn new(schedule: &Schedule, limits: &[Limit], trace: Trace) -> Self {
+        let keys = schedule.keys.iter().map(|plan| {
+            let limit = &limits[plan.limit];
+            (limit.name.to_string(), plan.key.clone(), limit.shape())
+        });
+        let nodes = schedule.nodes.iter().map(|node| node.name.clone()).collect();
+        Self { trace, keys: keys.collect(), nodes, seen: Arc::default() }
     }
 
     /// What was collected so far.
@@ -68,45 +59,84 @@ impl Record {
         self.seen.lock().expect("a simulation is one thread, and ends with the first panic")
     }
 
-    /// Which life of which node writes under an id.
-    pub fn life(&self, replica: &ReplicaId) -> Life {
-        let mut seen = self.seen();
-        if let Some((_, life)) = seen.lives.iter().find(|known| known.0 == *replica) {
-            return *life;
+    /// The run is over: all that is known of it.
+    pub fn into_history(self, schedule: Schedule, limits: Vec<Limit>, epoch_ns: u64) -> History {
+        let seen = std::mem::take(&mut *self.seen());
+        History {
+            reach: Reach::new(&schedule),
+            schedule,
+            epoch_ns,
+            limits,
+            retention: Retention::default(),
+            lives: seen.lives.into_iter().map(|life| life.1).collect(),
+            requests: seen.requests,
+            probes: seen.probes,
+            trials: seen.trials,
+            settled: seen.settled,
+            expired: Vec::new(),
+            wrong: seen.wrong,
+            states: seen.states,
+            rare: OnceLock::new(),
         }
+    }
+
+    /// A process begins, under this id.
+    pub fn begins(&self, replica: &ReplicaId, at_ns: u64) -> Life {
+        self.enter(replica, at_ns, at_ns)
+    }
+
+    /// Which life of which node writes under an id. One that was not met before was taken by a running process.
+    pub fn life(&self, replica: &ReplicaId, at_ns: u64) -> Life {
+        let known = self.seen().lives.iter().find(|known| known.0 == *replica).map(|known| known.1.life);
+        known.unwrap_or_else(|| {
+            let process_ns = {
+                let seen = self.seen();
+                let before = seen.lives.iter().rfind(|known| known.0.node == replica.node);
+                before.map_or(at_ns, |before| before.1.process_ns)
+            };
+            self.enter(replica, at_ns, process_ns)
+        })
+    }
+
+    fn enter(&self, replica: &ReplicaId, at_ns: u64, process_ns: u64) -> Life {
         let node = self.nodes.iter().position(|name| *name == replica.node.as_str());
-        let node = node.expect("cells are written by nodes of the scenario");
-        let number = seen.lives.iter().filter(|known| known.1.node == node).count() as u64;
+        let node = node.expect("cells are written by nodes of the schedule");
+        let mut seen = self.seen();
+        let number = seen.lives.iter().filter(|known| known.1.life.node == node).count() as u64;
         let life = Life { node, number };
-        seen.lives.push((replica.clone(), life));
+        seen.lives.push((replica.clone(), LifeStart { life, at_ns, process_ns }));
         life
+    }
+
+    /// A state was met.
+    pub fn hit(&self, state: Sometimes) {
+        self.seen().states.hit(state);
     }
 
     /// A request is sent. Returns its number.
     pub fn sent(&self, request: Request) -> usize {
-        let numbers = [request.key as u64, request.cost, request.life.number, request.slot_from_ns];
-        self.event(request.life.node, "ask", &numbers);
+        let numbers = [request.key as u64, request.cost, request.op as u64, request.life.number, request.slot_from_ns];
+        self.event(request.sent_ns, request.life.node, "ask", &numbers);
         let mut seen = self.seen();
         seen.requests.push(request);
         seen.requests.len() - 1
     }
 
     /// Its answer came.
-    pub fn answered(&self, request: usize, outcome: Outcome, slot_to_ns: u64, remaining: u64) {
+    pub fn answered(&self, request: usize, outcome: Outcome, at_ns: u64, slot_to_ns: u64, remaining: u64) {
         let (node, key) = {
             let mut seen = self.seen();
             let request = &mut seen.requests[request];
-            (request.answered_ns, request.slot_to_ns, request.outcome) = (elapsed_ns(), slot_to_ns, outcome);
+            (request.answered_ns, request.slot_to_ns, request.outcome) = (at_ns, slot_to_ns, outcome);
             (request.life.node, request.key)
         };
-        let numbers = [key as u64, u64::from(outcome == Outcome::Admitted), remaining, slot_to_ns];
-        self.event(node, "answer", &numbers);
+        self.event(at_ns, node, "answer", &[key as u64, outcome as u64, remaining, slot_to_ns]);
     }
 
-    /// An answer is wrong by itself.
-    pub fn bad_answer(&self, node: usize, what: String) {
-        self.event(node, &what, &[]);
-        self.seen().bad_answers.push(format!("{} at {} ms: {what}", self.nodes[node], elapsed_ns() / 1_000_000));
+    /// Something is wrong by itself: an answer, or a stranger that was let in.
+    pub fn wrong(&self, at_ns: u64, node: usize, what: &str) {
+        self.event(at_ns, node, what, &[]);
+        self.seen().wrong.push(format!("{} at {} ms: {what}", self.nodes[node], at_ns / 1_000_000));
     }
 
     /// A trial came to an end.
@@ -114,40 +144,54 @@ impl Record {
         self.seen().trials.push(trial);
     }
 
-    /// Looks at the state of a node, on its own host.
-    pub fn look(&self, node: &Observed) {
-        let slot_now_ns = node.slot_now_ns();
-        let life = self.life(&node.engine.own());
-        let mut cells = self.cells(&node.engine, slot_now_ns);
+    /// Looks at the state of a node.
+    pub fn look(&self, node: &Inspector, at_ns: u64) {
+        let slot_now_ns = node.now().slot_ns;
+        let life = self.life(&node.engine().own(), at_ns);
+        let mut cells = self.cells(node.engine(), at_ns);
         cells.sort_unstable();
         let numbers: Vec<u64> = cells
             .iter()
             .flat_map(|cell| [cell.key as u64, cell.slot, cell.life.node as u64, cell.life.number, cell.spent])
             .chain([slot_now_ns])
             .collect();
-        self.event(life.node, "state", &numbers);
-        self.seen().probes.push(Probe { at_ns: elapsed_ns(), life, slot_now_ns, cells });
+        self.event(at_ns, life.node, "state", &numbers);
+        let complete_to = node.complete_to().into_iter();
+        let complete_to = complete_to.map(|(replica, upto_ns)| (self.life(&replica, at_ns), upto_ns)).collect();
+        let sizes = node.sizes();
+        self.seen().probes.push(Probe { at_ns, life, slot_now_ns, cells, complete_to, sizes });
     }
 
-    fn cells(&self, engine: &Engine, slot_now_ns: u64) -> Vec<HeldCell> {
+    /// How a node stands, now that all is to be settled.
+    pub fn settled(&self, node: usize, inspector: &Inspector) {
+        let peers = inspector.peers().into_iter().filter_map(|peer| {
+            let node = self.nodes.iter().position(|name| *name == peer.replica.node.as_str())?;
+            let (connected, unreachable, backlog) = (peer.connected, peer.unreachable, peer.backlog);
+            Some(PeerStanding { node, connected, unreachable, backlog, limits_differ: peer.limits_differ })
+        });
+        let (not_ready, degraded) = (inspector.why_not_ready(), inspector.journal().degraded);
+        self.seen().settled.push(Standing { node, not_ready, degraded, peers: peers.collect() });
+    }
+
+    fn cells(&self, engine: &Engine, at_ns: u64) -> Vec<HeldCell> {
         let mut held = Vec::new();
-        let mut next = Some(ExportCursor::default());
-        while let Some(cursor) = next {
-            let piece = engine.export(slot_now_ns, cursor, None);
-            next = piece.next;
-            for (replica, part) in piece.parts {
-                let life = self.life(&replica);
-                let cells = part.groups.iter().flat_map(|group| group.cells.iter().map(|cell| (&group.shape, cell)));
-                held.extend(cells.filter_map(|(shape, cell)| {
-                    let (key, of) = self.keys.get(&cell.key)?;
-                    (of == shape).then_some(HeldCell { key: *key, slot: cell.slot, life, spent: cell.cell.spent })
-                }));
+        for (key, (limit, text, shape)) in self.keys.iter().enumerate() {
+            let of = engine.cells_of(limit, text).expect("the keys of a schedule are good");
+            if of.shape != *shape {
+                continue;
             }
+            let lives: Vec<(ReplicaIx, Life)> =
+                of.replicas.iter().map(|(ix, id)| (*ix, self.life(id, at_ns))).collect();
+            let life = |ix: ReplicaIx| lives.iter().find(|known| known.0 == ix).map(|known| known.1);
+            held.extend(of.cells.iter().filter_map(|cell| {
+                Some(HeldCell { key, slot: cell.slot, life: life(cell.replica)?, spent: cell.cell.spent })
+            }));
         }
         held
     }
 
-    fn event(&self, node: usize, what: &str, numbers: &[u64]) {
-        self.trace.event(elapsed_ns(), self.nodes[node], what, numbers);
+    /// Something happened on a node.
+    pub fn event(&self, at_ns: u64, node: usize, what: &str, numbers: &[u64]) {
+        self.trace.event(at_ns, &self.nodes[node], what, numbers);
     }
 }

@@ -12,7 +12,7 @@ pub fn broken(history: &History) -> Vec<String> {
         if probe.slot_now_ns < before {
             found.push(format!(
                 "the slot clock of {} fell by {} ns before {} ms",
-                history.node_name(probe.life.node),
+                history.life_name(probe.life),
                 before - probe.slot_now_ns,
                 probe.at_ns / 1_000_000
             ));

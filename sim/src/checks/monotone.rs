@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::history::{HeldCell, History, Life, Probe};
+use crate::history::{HeldCell, History, Life, Probe, Request};
 
 pub fn broken(history: &History) -> Vec<String> {
     let mut last: HashMap<Life, &Probe> = HashMap::new();
@@ -20,16 +20,24 @@ pub fn broken(history: &History) -> Vec<String> {
 fn fell(history: &History, cell: &HeldCell, probe: &Probe) -> Option<String> {
     let same = |held: &HeldCell| (held.key, held.slot, held.life).cmp(&(cell.key, cell.slot, cell.life));
     let now = probe.cells.binary_search_by(same).ok().map(|at| probe.cells[at].spent);
-    let expired = history.shape(cell.key).expires_ns(cell.slot, &history.retention) <= probe.slot_now_ns;
-    if now.is_some_and(|now| now >= cell.spent) || (now.is_none() && expired) {
+    let expired = || history.shape(cell.key).expires_ns(cell.slot, &history.retention) <= probe.slot_now_ns;
+    // A reset, and a bucket that comes back to a former shape, drop what is alive.
+    let by_reset = |reset: &Request| reset.sent_ns <= probe.at_ns && cell.slot <= reset_slot(history, reset);
+    let forgiven = || history.changes_bucket(cell.key) || history.resets(cell.key).any(by_reset);
+    if now.is_some_and(|now| now >= cell.spent) || (now.is_none() && expired()) || forgiven() {
         return None;
     }
     Some(format!(
         "{} knew {} and at {} ms knew {now:?}",
-        history.node_name(probe.life.node),
+        history.life_name(probe.life),
         history.cell_name(cell),
         probe.at_ns / 1_000_000
     ))
+}
+
+/// The latest slot up to which a reset may forgive: that of the newest cell that there can have been.
+fn reset_slot(history: &History, reset: &Request) -> u64 {
+    history.shape(reset.key).slot(reset.slot_to_ns.saturating_add(2 * history.retention.max_skew_ns))
 }
 
 #[cfg(test)]

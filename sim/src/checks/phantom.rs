@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use crate::history::{History, Life, Outcome, Request};
+use super::places::Place;
+use crate::history::{History, Outcome, Request};
+use crate::model::{Ledger, Rule, Spend};
 
 pub fn broken(history: &History) -> Vec<String> {
     let mut found = phantom_cells(history);
@@ -13,35 +15,41 @@ pub fn broken(history: &History) -> Vec<String> {
     found
 }
 
-/// Where a spend may stand: key, slot, whose.
-type Place = (usize, u64, Life);
-
 fn phantom_cells(history: &History) -> Vec<String> {
-    // For each place, when requests that may have spent there were sent, and how much they come to up to then.
+    // For each place, when requests that may have spent there were sent, and how much they come to up to then. What a
+    // reset moves to its own slot may stand anywhere.
     let mut spent: HashMap<Place, Vec<(u64, u64)>> = HashMap::new();
-    for request in history.requests.iter().filter(|request| request.outcome != Outcome::Denied) {
+    let moved: Vec<bool> = (0..history.schedule.keys.len()).map(|key| history.resets(key).next().is_some()).collect();
+    let place = |request: &Request, slot| (request.key, if moved[request.key] { 0 } else { slot }, request.life);
+    for request in history.requests.iter().filter(|request| request.took()) {
         let shape = history.shape(request.key);
         let first = shape.slot(request.slot_from_ns);
         // Without an answer it was taken at once or not at all: the node died within the flight of the answer.
-        let last = shape.slot(request.slot_to_ns).min(first + 1);
+        let last = match request.outcome {
+            _ if moved[request.key] => first,
+            Outcome::Unknown => first + 1,
+            _ => shape.slot(request.slot_to_ns),
+        };
         for slot in first..=last {
-            let sums = spent.entry((request.key, slot, request.life)).or_default();
+            let sums = spent.entry(place(request, slot)).or_default();
             let sum = sums.last().map_or(0, |last| last.1) + request.cost;
             sums.push((request.sent_ns, sum));
         }
     }
-    let most = |place: &Place, at_ns: u64| {
-        let sums = spent.get(place).map_or(&[][..], Vec::as_slice);
-        sums.partition_point(|sum| sum.0 <= at_ns).checked_sub(1).map_or(0, |at| sums[at].1)
-    };
     let mut found = Vec::new();
     for probe in &history.probes {
         for cell in &probe.cells {
-            let most = most(&(cell.key, cell.slot, cell.life), probe.at_ns);
+            let place = (cell.key, if moved[cell.key] { 0 } else { cell.slot }, cell.life);
+            let sums = spent.get(&place).map_or(&[][..], Vec::as_slice);
+            let most = match sums.last() {
+                // Nearly every look is at places that have come to rest.
+                Some((at_ns, sum)) if *at_ns <= probe.at_ns => *sum,
+                _ => sums.partition_point(|sum| sum.0 <= probe.at_ns).checked_sub(1).map_or(0, |at| sums[at].1),
+            };
             if cell.spent > most {
                 found.push(format!(
                     "{} held {} at {} ms, but only {most} can have been spent",
-                    history.node_name(probe.life.node),
+                    history.life_name(probe.life),
                     history.cell_name(cell),
                     probe.at_ns / 1_000_000
                 ));
@@ -53,23 +61,29 @@ fn phantom_cells(history: &History) -> Vec<String> {
 
 /// Denied requests that an omniscient node of the same clock would have admitted.
 pub fn false_denials(history: &History) -> Vec<&Request> {
-    let denied = history.requests.iter().filter(|request| request.outcome == Outcome::Denied);
+    let keys = 0..history.schedule.keys.len();
+    keys.filter(|key| !history.changes_bucket(*key)).flat_map(|key| of_key(history, key)).collect()
+}
+
+fn of_key(history: &History, key: usize) -> Vec<&Request> {
+    let mut spends: Vec<&Request> = history.requests.iter().filter(|r| r.key == key && r.took()).collect();
+    spends.sort_by_key(|spend| spend.sent_ns);
+    let decided = |r: &&Request| r.key == key && r.decided() && r.outcome == Outcome::Denied;
+    let mut denied: Vec<&Request> = history.requests.iter().filter(decided).collect();
+    denied.sort_by_key(|request| request.answered_ns);
+    let (mut ledger, mut spends) = (Ledger::new(history.rule(key), u64::MAX), spends.into_iter().peekable());
+    denied.retain(|request| {
+        while let Some(spend) = spends.next_if(|spend| spend.sent_ns <= request.answered_ns) {
+            // As late as it can have been: what counts longest.
+            let at_ns = if spend.slot_to_ns == u64::MAX { spend.slot_from_ns } else { spend.slot_to_ns };
+            ledger.add(Spend { at_ns, tokens: spend.cost });
+        }
+        let least = history.limits_of(request).iter().map(|limit| Rule::of(limit).capacity()).min().unwrap_or(0);
+        // Usage falls with time: if it was ever too high between sending and answer, it was so at the beginning, but
+        // for spends that came in between.
+        ledger.used(request.slot_from_ns) + request.cost <= least
+    });
     denied
-        .filter(|request| {
-            let rule = history.rule(request.key);
-            // Usage falls with time: if it was ever too high between sending and answer, it was so at the beginning, but
-            // for spends that came in between.
-            let now_ns = request.slot_from_ns;
-            let others = history.requests.iter().filter(|other| {
-                let taken = other.key == request.key && other.outcome != Outcome::Denied;
-                taken
-                    && other.sent_ns <= request.answered_ns
-                    && other.slot_to_ns >= now_ns.saturating_sub(rule.look_back_ns())
-            });
-            let used = rule.used(now_ns, others.map(|other| other.latest(now_ns)));
-            used + request.cost <= rule.capacity()
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ pub fn broken(history: &History) -> Vec<String> {
         Some(format!("{} on {}: {wrong}", history.node_name(trial.node), history.key_name(trial.key)))
     };
     let mut found: Vec<String> = history.trials.iter().filter_map(tell).collect();
-    if history.trials.len() != history.scenario.keys.len() {
-        found.push(format!("{} of {} trials came to an end", history.trials.len(), history.scenario.keys.len()));
+    let tried = history.schedule.keys.iter().filter(|key| key.tried_at.is_some()).count();
+    if history.trials.len() != tried {
+        found.push(format!("{} of {tried} trials came to an end", history.trials.len()));
     }
     found
 }
@@ -19,11 +20,11 @@ fn wrong(trial: &Trial) -> Option<String> {
     if trial.admitted < trial.remaining {
         return Some(format!("{} were said to remain, {} were admitted", trial.remaining, trial.admitted));
     }
-    let Some(ms) = trial.retry_after_ms else { return Some("no denial told a wait".to_owned()) };
+    let Some(ns) = trial.retry_after_ns else { return Some("no denial told a wait".to_owned()) };
     if trial.admitted_early == Some(true) {
-        return Some(format!("told to wait {ms} ms, it would have been admitted before"));
+        return Some(format!("told to wait {ns} ns, it would have been admitted before"));
     }
-    (!trial.admitted_then).then(|| format!("denied after the {ms} ms it was told to wait"))
+    (!trial.admitted_then).then(|| format!("denied after the {ns} ns it was told to wait"))
 }
 
 #[cfg(test)]
@@ -38,7 +39,7 @@ mod tests {
         let good = Trial {
             remaining: 3,
             admitted: 4,
-            retry_after_ms: Some(9),
+            retry_after_ns: Some(9),
             admitted_early: Some(false),
             admitted_then: true,
             ..Trial::default()
@@ -47,7 +48,7 @@ mod tests {
         assert_eq!(broken(&history), Vec::<String>::new());
         let lies = [
             Trial { admitted: 2, ..good },
-            Trial { retry_after_ms: None, ..good },
+            Trial { retry_after_ns: None, ..good },
             Trial { admitted_early: Some(true), ..good },
             Trial { admitted_then: false, ..good },
         ];

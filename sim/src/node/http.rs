@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::serve::Listener;
 use bytes::Bytes;
@@ -10,8 +11,13 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
 use turmoil::net::{TcpListener, TcpStream};
 
+/// Where nodes serve their API.
+pub const HTTP_PORT: u16 = 8080;
+/// A connection that was idle for longer is not used again, as pools have it: the node will close it.
+const MOST_IDLE: Duration = Duration::from_secs(60);
 /// The largest answer a client reads, bytes.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
@@ -38,10 +44,12 @@ impl Listener for SimListener {
     }
 }
 
-/// One connection to a node's API.
+/// A client of a node's API, on one connection at a time.
 #[derive(Debug)]
 pub struct Client {
-    sender: SendRequest<Full<Bytes>>,
+    host: String,
+    /// And when it was used last.
+    connection: Option<(SendRequest<Full<Bytes>>, Instant)>,
 }
 
 /// What came back.
@@ -56,13 +64,9 @@ pub struct Reply {
 }
 
 impl Client {
-    /// Connects to `port` of `host`.
-    pub async fn connect(host: &str, port: u16) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect((host, port)).await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Ends with the connection; its error reaches whoever waits for an answer.
-        tokio::spawn(connection);
-        Ok(Self { sender })
+    /// Not connected yet.
+    pub fn new(host: &str) -> Self {
+        Self { host: host.to_owned(), connection: None }
     }
 
     /// Posts a JSON document and reads the answer.
@@ -71,9 +75,22 @@ impl Client {
             .header(HOST, "tidegate")
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(json)))?;
-        self.sender.ready().await?;
-        let (head, body) = self.sender.send_request(request).await?.into_parts();
+        let mut sender = match self.connection.take() {
+            Some((sender, used)) if used.elapsed() < MOST_IDLE => sender,
+            _ => self.connect().await?,
+        };
+        sender.ready().await?;
+        let (head, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(anyhow::Error::from_boxed)?;
+        self.connection = Some((sender, Instant::now()));
         Ok(Reply { status: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+
+    async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+        let stream = TcpStream::connect((self.host.as_str(), HTTP_PORT)).await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // Ends with the connection; its error reaches whoever waits for an answer.
+        tokio::spawn(connection);
+        Ok(sender)
     }
 }

@@ -4,8 +4,11 @@
 //! from the seed: turmoil's own failure rate takes whole links down, it never repeats a packet, and its latencies are
 //! whole milliseconds.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
+use std::hash::Hasher;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -17,35 +20,49 @@ use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use rand::Rng;
 use rand::rngs::StdRng;
+use siphasher::sip::SipHasher13;
 use tidegate::transport::{Boxed, Network};
 use turmoil::net::UdpSocket;
 
-use crate::clock::elapsed_ns;
+use super::clock::elapsed_ns;
+use crate::run::Traffic;
+use crate::schedule::Weather;
 use crate::seed::Seed;
 use crate::trace::Trace;
 
-/// How many of a million packets suffer what. Nothing is suffered after `until_ns` of the run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct Weather {
-    /// Lost.
-    pub loss_ppm: u32,
-    /// Arriving twice.
-    pub duplicate_ppm: u32,
-    /// Late, by up to `late_ms`, and so behind later ones.
-    pub late_ppm: u32,
-    /// Milliseconds.
-    pub late_ms: u64,
-    /// When it clears up, nanoseconds of the run.
-    pub until_ns: u64,
-}
+/// What is the same for all hosts: the weather, and which ways are cut. (turmoil does the cutting.)
+#[derive(Debug, Default)]
+pub struct Sky(Mutex<(Weather, BTreeSet<(usize, usize)>)>);
 
-/// What went over the wire between nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Traffic {
-    /// UDP packets sent, lost ones too.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
+impl Sky {
+    fn lock(&self) -> MutexGuard<'_, (Weather, BTreeSet<(usize, usize)>)> {
+        self.0.lock().expect("a simulation is one thread, and ends with the first panic")
+    }
+
+    /// The weather changes.
+    pub fn set_weather(&self, weather: Weather) {
+        self.lock().0 = weather;
+    }
+
+    /// Nothing passes any more, or it does again.
+    pub fn set_cut(&self, from: usize, to: usize, cut: bool) {
+        let mut sky = self.lock();
+        if cut {
+            sky.1.insert((from, to));
+        } else {
+            sky.1.remove(&(from, to));
+        }
+    }
+
+    /// Whether anything is cut.
+    pub fn any_cut(&self) -> bool {
+        !self.lock().1.is_empty()
+    }
+
+    /// All that is cut, as (from, to).
+    pub fn cuts(&self) -> Vec<(usize, usize)> {
+        self.lock().1.iter().copied().collect()
+    }
 }
 
 /// The network as one host has it.
@@ -57,17 +74,21 @@ pub struct TurmoilNetwork {
 /// What packets of one host pass through.
 struct Air {
     host: String,
-    weather: Weather,
+    sky: Arc<Sky>,
+    /// To whom the way is longer than back, and by how many milliseconds.
+    longer: Vec<(IpAddr, u64)>,
     trace: Trace,
     state: Mutex<(StdRng, Traffic)>,
 }
 
 impl TurmoilNetwork {
     /// The network of `host`. `seed` must differ from life to life of a host, or a bounced host would repeat the
-    /// connection ids of its former life.
-    pub fn new(host: &str, seed: Seed, weather: Weather, trace: Trace) -> Self {
+    /// connection ids of its former life. `longer` are the hosts to which the way is longer than back, with by how many
+    /// milliseconds.
+    pub fn new(host: &str, seed: Seed, sky: Arc<Sky>, longer: &[(&str, u64)], trace: Trace) -> Self {
         let state = Mutex::new((seed.rng("packets"), Traffic::default()));
-        let air = Arc::new(Air { host: host.to_owned(), weather, trace, state });
+        let longer = longer.iter().map(|(host, ms)| (turmoil::lookup(*host), *ms)).collect();
+        let air = Arc::new(Air { host: host.to_owned(), sky, longer, trace, state });
         Self { quic_seed: seed.of("quic").0, air }
     }
 
@@ -102,9 +123,12 @@ impl Network for TurmoilNetwork {
     }
 }
 
-/// What becomes of one packet: for each copy that arrives, how late.
+/// What becomes of one packet.
 struct Fate {
+    /// For each copy that arrives, how late.
     copies: [Option<u64>; 2],
+    /// Which bit changes.
+    flipped: Option<usize>,
 }
 
 impl Air {
@@ -112,19 +136,20 @@ impl Air {
         self.state.lock().expect("a simulation is one thread, and ends with the first panic")
     }
 
-    fn draw(&self, bytes: usize) -> Fate {
+    /// What a packet suffers on its way to an address.
+    fn draw(&self, to: IpAddr, bytes: usize) -> Fate {
+        let longer_ms = self.longer.iter().find(|longer| longer.0 == to).map_or(0, |longer| longer.1);
         let mut state = self.lock();
         let (rng, traffic) = &mut *state;
         traffic.packets += 1;
         traffic.bytes += bytes as u64;
-        let Weather { loss_ppm, duplicate_ppm, late_ppm, late_ms, until_ns } = self.weather;
+        let Weather { loss_ppm, duplicate_ppm, late_ppm, late_ms, corrupt_ppm, .. } = self.sky.lock().0;
         let mut hit = |ppm| ppm > 0 && rng.random_range(0..1_000_000) < ppm;
-        if elapsed_ns() >= until_ns {
-            return Fate { copies: [Some(0), None] };
-        }
         let (lost, twice, late) = (hit(loss_ppm), hit(duplicate_ppm), [hit(late_ppm), hit(late_ppm)]);
-        let delays = late.map(|late| if late { rng.random_range(1..=late_ms.max(1)) } else { 0 });
-        Fate { copies: [(!lost).then_some(delays[0]), twice.then_some(delays[1])] }
+        let corrupt = hit(corrupt_ppm);
+        let delays = late.map(|late| longer_ms + if late { rng.random_range(1..=late_ms.max(1)) } else { 0 });
+        let flipped = (corrupt && bytes > 0).then(|| rng.random_range(0..8 * bytes));
+        Fate { copies: [(!lost).then_some(delays[0]), twice.then_some(delays[1])], flipped }
     }
 }
 
@@ -150,6 +175,13 @@ fn address(of: SocketAddr) -> u64 {
     u64::from(ip.to_bits()) << 16 | u64::from(of.port())
 }
 
+/// What stands for the bytes of a packet in the trace.
+fn digest(packet: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(packet);
+    hasher.finish()
+}
+
 /// Nobody listening is what a real network reports late or never: not an error of the sender.
 fn send(udp: &UdpSocket, packet: &[u8], to: SocketAddr) -> io::Result<()> {
     match udp.try_send_to(packet, to) {
@@ -164,14 +196,18 @@ impl AsyncUdpSocket for SimSocket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let (packet, to) = (transmit.contents, transmit.destination);
-        let fate = self.air.draw(packet.len());
+        let (mut packet, to) = (Cow::Borrowed(transmit.contents), transmit.destination);
+        let fate = self.air.draw(to.ip(), packet.len());
         let told = fate.copies.map(|late| late.map_or(0, |ms| ms + 1));
-        let numbers = [address(to), packet.len() as u64, told[0], told[1]];
+        let flipped = fate.flipped.map_or(0, |bit| bit as u64 + 1);
+        let numbers = [address(to), packet.len() as u64, digest(&packet), told[0], told[1], flipped];
         self.air.trace.event(elapsed_ns(), &self.air.host, "send", &numbers);
+        if let Some(bit) = fate.flipped {
+            packet.to_mut()[bit / 8] ^= 1 << (bit % 8);
+        }
         for late_ms in fate.copies.into_iter().flatten() {
             if late_ms == 0 {
-                send(&self.udp, packet, to)?;
+                send(&self.udp, &packet, to)?;
                 continue;
             }
             // A packet under way does not keep its sender's socket open.
@@ -238,15 +274,16 @@ mod tests {
 
     const PACKETS: u64 = 2_000;
 
-    /// Sends packets numbered from 0, one a millisecond, through some weather; the numbers in the order of arrival.
-    fn arrivals(weather: Weather) -> Vec<u64> {
+    /// Sends packets numbered from 0, one a millisecond, through some weather that clears up before packet `clear_at`; the
+    /// numbers in the order of arrival.
+    fn arrivals(weather: Weather, clear_at: u64) -> Vec<u64> {
         let arrived = Arc::new(Mutex::new(Vec::new()));
         let mut sim = turmoil::Builder::new().rng_seed(1).udp_capacity(4096).build();
-        let (to, from) = (Arc::clone(&arrived), weather);
+        let to = Arc::clone(&arrived);
         sim.host("to", move || {
             let arrived = Arc::clone(&to);
             async move {
-                let network = TurmoilNetwork::new("to", Seed(1), Weather::default(), Trace::new());
+                let network = TurmoilNetwork::new("to", Seed(1), Arc::default(), &[], Trace::new());
                 let socket = network.bind(([0, 0, 0, 0], 7).into())?;
                 loop {
                     let (mut buffer, mut meta) = ([0u8; 64], [RecvMeta::default()]);
@@ -257,10 +294,15 @@ mod tests {
             }
         });
         sim.client("from", async move {
-            let network = TurmoilNetwork::new("from", Seed(2), from, Trace::new());
+            let sky = Arc::new(Sky::default());
+            sky.set_weather(weather);
+            let network = TurmoilNetwork::new("from", Seed(2), Arc::clone(&sky), &[], Trace::new());
             let destination = network.resolve("to:7".to_owned()).await?[0];
             let socket = network.bind(([0, 0, 0, 0], 7).into())?;
             for number in 0..PACKETS {
+                if number == clear_at {
+                    sky.set_weather(Weather::default());
+                }
                 let contents = number.to_le_bytes();
                 let transmit =
                     Transmit { destination, ecn: None, contents: &contents, segment_size: None, src_ip: None };
@@ -277,19 +319,33 @@ mod tests {
         arrived.clone()
     }
 
-    const STORM: Weather =
-        Weather { loss_ppm: 100_000, duplicate_ppm: 50_000, late_ppm: 200_000, late_ms: 20, until_ns: u64::MAX };
+    const FAIR: Weather =
+        Weather { loss_ppm: 0, duplicate_ppm: 0, late_ppm: 0, late_ms: 0, corrupt_ppm: 0, gap_ppm: 0 };
+    const STORM: Weather = Weather { loss_ppm: 100_000, duplicate_ppm: 50_000, late_ppm: 200_000, late_ms: 20, ..FAIR };
 
     #[test]
-    fn calm_air_carries_everything_in_order() {
-        assert_eq!(arrivals(Weather::default()), (0..PACKETS).collect::<Vec<_>>());
-        // Bad weather that is over from the start.
-        assert_eq!(arrivals(Weather { until_ns: 0, ..STORM }), (0..PACKETS).collect::<Vec<_>>());
+    fn fair_weather_carries_everything_in_order() {
+        let all: Vec<u64> = (0..PACKETS).collect();
+        assert_eq!(arrivals(FAIR, PACKETS), all);
+        assert_eq!(arrivals(STORM, 0), all);
+        let half = PACKETS / 2;
+        let late = arrivals(STORM, half).into_iter().filter(|number| *number >= half);
+        assert_eq!(late.collect::<Vec<_>>(), all[half as usize..]);
+    }
+
+    #[test]
+    fn bytes_change_about_as_often_as_said() {
+        let arrived = arrivals(Weather { corrupt_ppm: 100_000, ..FAIR }, PACKETS);
+        assert_eq!(arrived.len() as u64, PACKETS);
+        let changed: Vec<u32> = (0..).zip(&arrived).map(|(sent, number)| (sent ^ *number).count_ones()).collect();
+        assert!(changed.iter().all(|bits| *bits <= 1));
+        let changed = changed.iter().sum::<u32>();
+        assert!((140..=260).contains(&changed), "{changed} of {PACKETS} changed");
     }
 
     #[test]
     fn a_storm_loses_repeats_and_reorders_about_as_often_as_it_says() {
-        let arrived = arrivals(STORM);
+        let arrived = arrivals(STORM, PACKETS);
         let mut once = arrived.clone();
         once.sort_unstable();
         once.dedup();
@@ -299,14 +355,14 @@ mod tests {
         assert!((140..=260).contains(&lost), "{lost} of {PACKETS} lost");
         assert!((60..=140).contains(&repeated), "{repeated} repeated");
         assert!(overtaken > 200, "{overtaken} overtaken");
-        assert_eq!(arrived, arrivals(STORM));
+        assert_eq!(arrived, arrivals(STORM, PACKETS));
     }
 
     #[test]
     fn a_name_without_a_port_is_refused() {
         let mut sim = turmoil::Builder::new().build();
         sim.client("a", async {
-            let network = TurmoilNetwork::new("a", Seed(1), Weather::default(), Trace::new());
+            let network = TurmoilNetwork::new("a", Seed(1), Arc::default(), &[], Trace::new());
             for bad in ["a", "a:", "a:70000", ""] {
                 assert!(network.resolve(bad.to_owned()).await.is_err(), "{bad:?}");
             }
