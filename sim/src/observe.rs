@@ -162,6 +162,18 @@ impl Record {
         self.seen().probes.push(Probe { at_ns, life, slot_now_ns, cells, complete_to, sizes });
     }
 
+    /// Counts the states that a node tells of itself.
+    pub fn tell(&self, node: &Inspector) {
+        let (peers, journal, stats) = (node.peers(), node.journal(), node.engine().stats());
+        let mut seen = self.seen();
+        seen.states.hit_if(peers.iter().any(|peer| peer.unreachable), Sometimes::BeyondSkew);
+        seen.states.hit_if(peers.iter().any(|peer| peer.refused_ahead > 0), Sometimes::TooFarAhead);
+        seen.states.hit_if(journal.degraded.is_some(), Sometimes::JournalDegraded);
+        seen.states.hit_if(journal.rewrites > 0, Sometimes::JournalRewritten);
+        seen.states.hit_if(stats.refused_cells > 0, Sometimes::CellsRefused);
+        seen.states.hit_if(stats.expired_on_arrival > 0, Sometimes::ExpiredOnArrival);
+    }
+
     /// How a node stands, now that all is to be settled.
     pub fn settled(&self, node: usize, inspector: &Inspector) {
         let peers = inspector.peers().into_iter().filter_map(|peer| {

@@ -11,9 +11,7 @@ use tokio::task::JoinSet;
 use super::clients::Asker;
 use super::clock::{elapsed_ns, sleep_until_ms};
 use super::machine::Machine;
-use crate::observe::Record;
 use crate::schedule::{Ask, What};
-use crate::states::Sometimes;
 
 /// How often each node's state is looked at in a run of a few seconds, milliseconds.
 const LOOK_MS: u64 = 20;
@@ -51,22 +49,10 @@ async fn look(machine: Arc<Machine>, node: Inspector) -> anyhow::Result<()> {
         at_ms = ((at_ms / every_ms + 1) * every_ms).min(settled_ms);
         sleep_until_ms(at_ms).await;
         record.look(&node, elapsed_ns());
-        tell(record, &node);
+        record.tell(&node);
     }
     record.settled(machine.index, &node);
     Ok(())
-}
-
-/// Which states a node tells of itself.
-fn tell(record: &Record, node: &Inspector) {
-    let (peers, journal, stats) = (node.peers(), node.journal(), node.engine().stats());
-    let mut seen = record.seen();
-    seen.states.hit_if(peers.iter().any(|peer| peer.unreachable), Sometimes::BeyondSkew);
-    seen.states.hit_if(peers.iter().any(|peer| peer.refused_ahead > 0), Sometimes::TooFarAhead);
-    seen.states.hit_if(journal.degraded.is_some(), Sometimes::JournalDegraded);
-    seen.states.hit_if(journal.rewrites > 0, Sometimes::JournalRewritten);
-    seen.states.hit_if(stats.refused_cells > 0, Sometimes::CellsRefused);
-    seen.states.hit_if(stats.expired_on_arrival > 0, Sometimes::ExpiredOnArrival);
 }
 
 /// The clients of this node, one a key: first the load, then, when every node was looked at for the last time, the

@@ -132,15 +132,7 @@ impl World {
     /// Which states a process tells of itself.
     pub(super) fn tell_process(&self, node: usize) {
         let Some(process) = &self.machines[node].process else { return };
-        let (peers, journal) = (process.inspector.peers(), process.inspector.journal());
-        let stats = process.inspector.engine().stats();
-        let mut seen = self.record.seen();
-        seen.states.hit_if(peers.iter().any(|peer| peer.unreachable), Sometimes::BeyondSkew);
-        seen.states.hit_if(peers.iter().any(|peer| peer.refused_ahead > 0), Sometimes::TooFarAhead);
-        seen.states.hit_if(journal.degraded.is_some(), Sometimes::JournalDegraded);
-        seen.states.hit_if(journal.rewrites > 0, Sometimes::JournalRewritten);
-        seen.states.hit_if(stats.refused_cells > 0, Sometimes::CellsRefused);
-        seen.states.hit_if(stats.expired_on_arrival > 0, Sometimes::ExpiredOnArrival);
+        self.record.tell(&process.inspector);
     }
 
     pub(super) fn journal(&mut self, node: usize, start: u64) {
