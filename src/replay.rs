@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 #[cfg(feature = "node")]
 pub use trace::{MAX_LINE_BYTES, ReplayError, run};
 
-use crate::algorithms::Wait;
+use crate::algorithms::Verdict;
 use crate::engine::{Answer, Ask, AskError, Engine, Op, Settings};
 use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::{LimitName, LimitSet};
@@ -112,11 +112,11 @@ pub struct LineResult<'a> {
     /// Requests of cost 1 that would be admitted now.
     pub remaining: u64,
     /// `null`, nanoseconds or `"never"`.
-    #[serde(rename = "retry_after_ns", serialize_with = "wait")]
-    pub retry_after: Wait,
+    #[serde(rename = "retry_after_ns", serialize_with = "retry_after")]
+    pub verdict: Verdict,
     /// When nothing counts any more.
     pub reset_after_ns: u64,
-    /// How long an admitted caller waits: 0, no limit of this version has a queue.
+    /// How long an admitted caller waits for its turn.
     pub delay_ns: u64,
 }
 
@@ -125,11 +125,11 @@ impl<'a> Line<'a> {
         let results = answer.results.iter().zip(asks).map(|(outcome, ask)| LineResult {
             limit: outcome.limit.name.clone(),
             key: ask.key,
-            allowed: outcome.allowed,
+            allowed: outcome.allowed(),
             remaining: outcome.remaining,
-            retry_after: outcome.retry_after,
+            verdict: outcome.verdict,
             reset_after_ns: outcome.reset_after_ns,
-            delay_ns: 0,
+            delay_ns: outcome.delay_ns(),
         });
         Self { allowed: answer.allowed, results: results.collect() }
     }
@@ -139,11 +139,11 @@ fn name<S: Serializer>(name: &LimitName, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(name.as_str())
 }
 
-fn wait<S: Serializer>(wait: &Wait, to: S) -> Result<S::Ok, S::Error> {
-    match wait {
-        Wait::None => to.serialize_none(),
-        Wait::After(ns) => to.serialize_u64(*ns),
-        Wait::Never => to.serialize_str("never"),
+fn retry_after<S: Serializer>(verdict: &Verdict, to: S) -> Result<S::Ok, S::Error> {
+    match verdict {
+        Verdict::Admitted(_) => to.serialize_none(),
+        Verdict::After(ns) => to.serialize_u64(*ns),
+        Verdict::Never => to.serialize_str("never"),
     }
 }
 

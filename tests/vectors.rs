@@ -9,20 +9,19 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tidegate::algorithms::bucket::{Bucket, Walk};
-use tidegate::algorithms::window::{Kind, WindowLevel};
-use tidegate::algorithms::{Level, Wait};
+use tidegate::algorithms::window::Window;
+use tidegate::algorithms::{Level, Verdict};
 use tidegate::crdt::{Base, Cell, Mark, ReplicaIx, SlotCell, Slots};
-use tidegate::engine::{Answer, Ask, Engine, Op, Settings};
+use tidegate::engine::{Answer, Ask, Engine, Op, Outcome, Settings};
 use tidegate::id::{NodeName, ReplicaId, Secret};
 use tidegate::limits::{LimitSet, LimitSpec, Shape};
 use tidegate::replay;
 
-/// What this version decides. A later one makes these wider and the expected numbers larger.
-const ALGORITHMS: [&str; 4] = ["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"];
-const LATER_FIELDS: [&str; 3] = ["slots", "queue", "enforce"];
-const OPERATIONS: [(&str, Op); 4] =
-    [("check", Op::Check), ("peek", Op::Peek), ("debit", Op::Debit), ("reset", Op::Reset)];
-const STEP_FILES: usize = 31;
+const OPERATIONS: [(&str, Op); 5] =
+    [("check", Op::Check), ("peek", Op::Peek), ("debit", Op::Debit), ("refund", Op::Refund), ("reset", Op::Reset)];
+const STEP_FILES: usize = 76;
+/// Step files that change limits on the way: no traces for `replay`.
+const CHANGING_FILES: usize = 2;
 const REPLICATED_FILES: usize = 7;
 
 struct Vector {
@@ -40,21 +39,28 @@ fn vectors(of: &str) -> Vec<Vector> {
     files.into_iter().map(read).filter(|vector| vector.content.get(of).is_some()).collect()
 }
 
-/// The step files that use nothing this version has not.
 fn step_files() -> Vec<Vector> {
-    let mut files = vectors("steps");
-    files.retain(|vector| {
-        vector.limits().all(|limit| {
-            ALGORITHMS.contains(&limit["algorithm"].as_str().unwrap())
-                && LATER_FIELDS.iter().all(|field| limit.get(*field).is_none())
-        }) && vector.steps().all(|step| operation(step).is_some())
-    });
-    assert_eq!(files.len(), STEP_FILES, "step files that this version decides");
+    let files = vectors("steps");
+    assert_eq!(files.len(), STEP_FILES, "step files");
     files
 }
 
+/// The step files that are traces too.
+fn traces() -> Vec<Vector> {
+    let mut files = step_files();
+    files.retain(|vector| vector.steps().all(|step| operation(step).is_some()));
+    assert_eq!(files.len(), STEP_FILES - CHANGING_FILES, "step files that change no limit");
+    files
+}
+
+/// None for `set_limit`.
 fn operation(step: &Value) -> Option<Op> {
     OPERATIONS.iter().find(|(name, _)| step["op"] == *name).map(|(_, op)| *op)
+}
+
+fn limit_set<'a>(limits: impl IntoIterator<Item = &'a Value>) -> LimitSet {
+    let limits = limits.into_iter().map(|limit| serde_json::from_value::<LimitSpec>(limit.clone()).unwrap());
+    LimitSet::new(limits.map(|spec| spec.check().unwrap())).unwrap()
 }
 
 impl Vector {
@@ -63,8 +69,7 @@ impl Vector {
     }
 
     fn limit_set(&self) -> LimitSet {
-        let limits = self.limits().map(|limit| serde_json::from_value::<LimitSpec>(limit.clone()).unwrap());
-        LimitSet::new(limits.map(|spec| spec.check().unwrap())).unwrap()
+        limit_set(self.limits())
     }
 
     fn steps(&self) -> impl Iterator<Item = &Value> {
@@ -104,9 +109,10 @@ impl Vector {
         assert_eq!(results.len(), checks.len(), "{at}");
         for (check, result) in checks.iter().zip(results) {
             assert_eq!((&check["limit"], &check["key"]), (&result["limit"], &result["key"]), "{at}");
-            assert_eq!(result["delay_ns"], 0, "{at}");
+            let queued = self.limits().any(|limit| limit["name"] == check["limit"] && limit.get("queue").is_some());
+            assert!(queued || result["delay_ns"] == 0, "{at}");
         }
-        if matches!(operation(step), Some(Op::Debit | Op::Reset)) {
+        if matches!(operation(step), Some(Op::Debit | Op::Refund | Op::Reset)) {
             assert_eq!(line["allowed"], true, "{at}");
             assert!(results.iter().all(|r| r["allowed"] == true && r["retry_after_ns"].is_null()), "{at}");
         }
@@ -132,20 +138,25 @@ fn includes(told: &Value, expected: &Value, at: &str) {
     }
 }
 
-fn retry_after(wait: Wait) -> Value {
-    match wait {
-        Wait::None => Value::Null,
-        Wait::After(ns) => ns.into(),
-        Wait::Never => "never".into(),
-    }
+/// What one result says, as the vectors have it.
+fn told(outcome: &Outcome) -> Value {
+    let retry_after = match outcome.verdict {
+        Verdict::Admitted(_) => Value::Null,
+        Verdict::After(ns) => ns.into(),
+        Verdict::Never => "never".into(),
+    };
+    json!({"limit": outcome.limit.name.as_str(), "allowed": outcome.allowed(), "remaining": outcome.remaining,
+           "delay_ns": outcome.delay_ns(), "retry_after_ns": retry_after, "reset_after_ns": outcome.reset_after_ns})
 }
 
-/// What the vectors call the summary. Debit and reset state no wait.
+/// What the vectors call the summary; of limits in shadow mode alone the first.
 fn summary(answer: &Answer) -> Value {
-    let told = &answer.results[answer.summary];
-    let retry_after = if answer.allowed { Value::Null } else { retry_after(told.retry_after) };
-    json!({"allowed": answer.allowed, "remaining": told.remaining, "retry_after_ns": retry_after,
-           "reset_after_ns": told.reset_after_ns, "delay_ns": 0})
+    let mut told = told(answer.summary().unwrap_or(&answer.results[0]));
+    told["allowed"] = answer.allowed.into();
+    if answer.allowed {
+        told["retry_after_ns"] = Value::Null;
+    }
+    told
 }
 
 #[test]
@@ -153,17 +164,24 @@ fn steps_through_the_engine() {
     for vector in step_files() {
         let own = ReplicaId { node: NodeName::new("vectors").unwrap(), generation: 1, nonce: 7 };
         let engine = Engine::new(Settings::default(), own, &Secret([7; 32]));
-        engine.install(vector.content["t0_ns"].as_u64().unwrap(), vector.limit_set());
+        let mut limits: Vec<Value> = vector.limits().cloned().collect();
+        engine.install(vector.content["t0_ns"].as_u64().unwrap(), limit_set(&limits));
         for (number, step) in vector.steps().enumerate() {
+            let Some(op) = operation(step) else {
+                let set = step["set"].as_object().unwrap();
+                let limit = limits.iter_mut().find(|limit| limit["name"] == set["name"]).unwrap();
+                limit.as_object_mut().unwrap().extend(set.clone());
+                engine.install(vector.at_ns(step), limit_set(&limits));
+                continue;
+            };
             let checks = step["checks"].as_array().unwrap();
             let asks: Vec<_> = checks.iter().map(ask).collect();
-            let answer = engine.decide(vector.at_ns(step), operation(step).unwrap(), &asks).unwrap();
+            let answer = engine.decide(vector.at_ns(step), op, &asks).unwrap();
             let at = format!("{:?}, step {number}: {step} was answered {answer:?}", vector.file);
             includes(&summary(&answer), &step["expect"], &at);
             for (expected, outcome) in step["expect"]["results"].as_array().into_iter().flatten().zip(&answer.results) {
-                let told = json!({"limit": outcome.limit.name.as_str(), "key": expected["key"],
-                    "allowed": outcome.allowed, "remaining": outcome.remaining, "delay_ns": 0,
-                    "retry_after_ns": retry_after(outcome.retry_after), "reset_after_ns": outcome.reset_after_ns});
+                let mut told = told(outcome);
+                told["key"] = expected["key"].clone();
                 includes(&told, expected, &at);
             }
         }
@@ -177,7 +195,7 @@ fn ask(check: &Value) -> Ask<'_> {
 
 #[test]
 fn steps_through_replay() {
-    for vector in step_files() {
+    for vector in traces() {
         let mut lines = Vec::new();
         replay::run(vector.limit_set(), vector.trace().as_bytes(), &mut lines).unwrap();
         vector.compare_lines(std::str::from_utf8(&lines).unwrap());
@@ -188,7 +206,7 @@ fn steps_through_replay() {
 fn steps_through_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let (limits, trace) = (folder.path().join("limits.toml"), folder.path().join("trace.jsonl"));
-    for vector in step_files() {
+    for vector in traces() {
         fs::write(&limits, vector.toml()).unwrap();
         fs::write(&trace, vector.trace()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -204,9 +222,9 @@ fn read(content: &Value, slots: &Slots) -> Value {
     let limit = spec.check().unwrap();
     let (slot_ns, now_ns) = (content["slot_ns"].as_u64().unwrap(), content["now_ns"].as_u64().unwrap());
     let (used, mut told) = match limit.shape() {
-        Shape::Window { kind, window_ns } => {
-            assert_eq!(slot_ns, window_ns, "a slot is a window");
-            let used = window(kind, window_ns, slots, now_ns);
+        Shape::Window(window) => {
+            assert_eq!(slot_ns, window.slot_ns(), "a slot is a window");
+            let used = read_window(&window, slots, now_ns);
             (used, json!({"used": used}))
         }
         Shape::Bucket(bucket) => {
@@ -221,10 +239,10 @@ fn read(content: &Value, slots: &Slots) -> Value {
     told
 }
 
-fn window(kind: Kind, window_ns: u64, slots: &Slots, now_ns: u64) -> u64 {
+fn read_window(window: &Window, slots: &Slots, now_ns: u64) -> u64 {
     let spent = |cells: &[SlotCell]| (cells[0].slot, cells.iter().map(|c| c.cell.spent).sum());
     let counts: Vec<_> = slots.cells().chunk_by(|a, b| a.slot == b.slot).map(spent).collect();
-    WindowLevel::new(kind, window_ns, now_ns, &counts).used()
+    window.level(now_ns, &counts).used()
 }
 
 fn wide(value: &Value) -> u128 {

@@ -212,7 +212,7 @@ pub fn eventual_partition(limit: &Limit, sides: u64, lasting_s: f64, within: f64
     let rate = limit.limit as f64 / (limit.window_ns as f64 / 1e9);
     let windows = (lasting_s * 1e9 / limit.window_ns as f64).ceil() + 1.0;
     let (alone, times) = match limit.shape() {
-        Shape::Window { .. } => (windows * limit.limit as f64, windows),
+        Shape::Window(_) => (windows * limit.limit as f64, windows),
         Shape::Bucket(_) => (limit.capacity() as f64 + rate * lasting_s, 1.0),
     };
     sides as f64 * alone + times * within
@@ -226,7 +226,7 @@ pub fn under_count(limit: &Limit) -> u64 {
             let scaled = u128::from(bucket.limit) * u128::from(bucket.slot_ns);
             u64::try_from(scaled.div_ceil(u128::from(bucket.window_ns.max(1)))).unwrap_or(u64::MAX)
         }
-        Shape::Window { .. } => 0,
+        Shape::Window(_) => 0,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use tidegate::algorithms::Wait;
+use tidegate::algorithms::Verdict;
 use tidegate::limits::{Limit, Retention, Shape};
 use tidegate::node::Sizes;
 
@@ -96,7 +96,7 @@ pub struct Request {
     /// The node's slot clock when it was answered; `u64::MAX` while there is no answer.
     pub slot_to_ns: u64,
     /// What the node would have answered when it was sent, by its own word.
-    pub before: Wait,
+    pub before: Verdict,
     /// The answer.
     pub outcome: Outcome,
 }

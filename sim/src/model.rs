@@ -22,6 +22,18 @@ pub enum Rule {
         /// W.
         window_ns: u64,
     },
+    /// Tokens in slots of `slot_ns` of the epoch, each of which counts in full until `counts_ns` after its start:
+    /// sub-windows, and the milliseconds of a log.
+    Slots {
+        /// L.
+        limit: u64,
+        /// W.
+        window_ns: u64,
+        /// The length of a slot.
+        slot_ns: u64,
+        /// How long one counts from its start.
+        counts_ns: u64,
+    },
     /// A bucket of `capacity` that refills `limit` a window.
     Bucket {
         /// L.
@@ -52,14 +64,23 @@ impl Rule {
         match limit.algorithm {
             Algorithm::FixedWindow => Self::Fixed { limit: tokens, window_ns },
             Algorithm::SlidingWindow => Self::Sliding { limit: tokens, window_ns },
-            Algorithm::TokenBucket => Self::Bucket { limit: tokens, window_ns, capacity: limit.capacity() },
+            Algorithm::SlidingSlots(slots) => {
+                let slot_ns = window_ns / u64::from(slots);
+                Self::Slots { limit: tokens, window_ns, slot_ns, counts_ns: window_ns + slot_ns }
+            }
+            Algorithm::SlidingLog => Self::Slots { limit: tokens, window_ns, slot_ns: 1_000_000, counts_ns: window_ns },
+            // A run is much shorter than a page, and the tests of the product turn pages.
+            Algorithm::CalendarWindow(_) => Self::Fixed { limit: tokens, window_ns },
+            Algorithm::TokenBucket | Algorithm::LeakyBucket(_) => {
+                Self::Bucket { limit: tokens, window_ns, capacity: limit.capacity() }
+            }
         }
     }
 
     /// The most that may be used at once.
     pub fn capacity(&self) -> u64 {
         match *self {
-            Self::Fixed { limit, .. } | Self::Sliding { limit, .. } => limit,
+            Self::Fixed { limit, .. } | Self::Sliding { limit, .. } | Self::Slots { limit, .. } => limit,
             Self::Bucket { capacity, .. } => capacity,
         }
     }
@@ -68,6 +89,7 @@ impl Rule {
     pub fn tokens_per_s(&self) -> f64 {
         let (Self::Fixed { limit, window_ns }
         | Self::Sliding { limit, window_ns }
+        | Self::Slots { limit, window_ns, .. }
         | Self::Bucket { limit, window_ns, .. }) = *self;
         limit as f64 / (window_ns as f64 / 1e9)
     }
@@ -77,6 +99,7 @@ impl Rule {
         match *self {
             Self::Fixed { window_ns, .. } => window_ns,
             Self::Sliding { window_ns, .. } => 2 * window_ns,
+            Self::Slots { counts_ns, .. } => counts_ns,
             // Under steady overload a bucket never comes to rest: every spend chains on all before it.
             Self::Bucket { .. } => FOREVER_NS,
         }
@@ -102,6 +125,10 @@ impl Rule {
                 }
                 let left = window_ns - now_ns % window_ns;
                 (u128::from(before) * u128::from(left) / u128::from(window_ns)) as u64 + current
+            }
+            Self::Slots { slot_ns, counts_ns, .. } => {
+                let counts = |s: &Spend| s.at_ns / slot_ns * slot_ns + counts_ns > now_ns;
+                spends.into_iter().filter(counts).map(|s| s.tokens).sum()
             }
             Self::Bucket { limit, window_ns, .. } => {
                 let mut spends: Vec<Spend> = spends.into_iter().collect();
@@ -145,6 +172,9 @@ impl Ledger {
             Rule::Fixed { window_ns, .. } | Rule::Sliding { window_ns, .. } => {
                 *self.windows.entry(spend.at_ns / window_ns).or_default() += spend.tokens;
             }
+            Rule::Slots { slot_ns, .. } => {
+                *self.windows.entry(spend.at_ns / slot_ns).or_default() += spend.tokens;
+            }
             Rule::Bucket { .. } => {
                 let at = self.spends.partition_point(|held| held.0 <= spend);
                 self.spends.insert(at, (spend, 0));
@@ -170,6 +200,10 @@ impl Ledger {
                 let current: u64 = self.windows.range(k..).map(|window| window.1).sum();
                 let left = window_ns - now_ns % window_ns;
                 (u128::from(before) * u128::from(left) / u128::from(window_ns)) as u64 + current
+            }
+            Rule::Slots { slot_ns, counts_ns, .. } => {
+                let first = now_ns.checked_sub(counts_ns).map_or(0, |left_ns| left_ns / slot_ns + 1);
+                self.windows.range(first..).map(|window| window.1).sum()
             }
             Rule::Bucket { limit, window_ns, .. } => {
                 let scaled = |t: u64| u128::from(limit) * u128::from(t);
@@ -219,9 +253,10 @@ mod tests {
             Rule::Fixed { limit: 50, window_ns: 60 },
             Rule::Sliding { limit: 50, window_ns: 60 },
             Rule::Bucket { limit: 3, window_ns: 10, capacity: 5 },
+            Rule::Slots { limit: 50, window_ns: 60, slot_ns: 10, counts_ns: 70 },
         ];
         for round in 0..300 {
-            let rule = rules[round % 3];
+            let rule = rules[round % rules.len()];
             let (mut ledger, mut all) = (Ledger::new(rule, u64::MAX), Vec::new());
             for _ in 0..40 {
                 let spend = Spend { at_ns: rng.random_range(1_000..1_400), tokens: rng.random_range(1..9) };

@@ -189,7 +189,7 @@ impl Reach {
 pub fn arrives_whole(limit: &Limit, retention: &Retention, spent_ns: u64, due_ns: u64) -> bool {
     let shape = limit.shape();
     let in_time_ns = shape.kept_ns(retention).saturating_sub(2 * retention.max_skew_ns);
-    matches!(shape, Shape::Window { .. }) || due_ns.saturating_sub(spent_ns) < in_time_ns
+    matches!(shape, Shape::Window(_)) || due_ns.saturating_sub(spent_ns) < in_time_ns
 }
 
 fn by_node<T>(nodes: usize, of: impl Fn(usize) -> T) -> Vec<T> {

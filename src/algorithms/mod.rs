@@ -5,14 +5,17 @@
 //! fallen to a given number if nothing else arrives. [`decide`] makes a decision of it.
 
 pub mod bucket;
+pub mod calendar;
+mod sliding;
+mod whole;
 pub mod window;
 
-/// When a request would be admitted.
+/// What becomes of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
-    /// It is admitted.
-    None,
-    /// After this many nanoseconds, at the least 1.
+pub enum Verdict {
+    /// It is admitted, and is to wait this many nanoseconds for its turn: 0 without a queue.
+    Admitted(u64),
+    /// It would be admitted after this many nanoseconds, at the least 1.
     After(u64),
     /// Its cost can never fit.
     Never,
@@ -28,13 +31,19 @@ pub trait Level {
     fn wait_until_at_most(&self, tokens: u64) -> u64;
 }
 
-/// Whether a cost fits, and if not, when.
-pub fn decide(level: &impl Level, capacity: u64, cost: u64) -> Wait {
+/// Whether a cost fits, now or within `queue_ns`, and if not, when.
+pub fn decide(level: &impl Level, capacity: u64, queue_ns: u64, cost: u64) -> Verdict {
     if cost == 0 {
-        return Wait::None;
+        return Verdict::Admitted(0);
     }
-    let Some(room) = capacity.checked_sub(cost) else { return Wait::Never };
-    if level.used() <= room { Wait::None } else { Wait::After(level.wait_until_at_most(room).max(1)) }
+    let Some(room) = capacity.checked_sub(cost) else { return Verdict::Never };
+    if level.used() <= room {
+        return Verdict::Admitted(0);
+    }
+    match level.wait_until_at_most(room).max(1) {
+        wait_ns if wait_ns <= queue_ns => Verdict::Admitted(wait_ns),
+        wait_ns => Verdict::After(wait_ns - queue_ns),
+    }
 }
 
 /// `ceil(a / b)`, saturated to u64. `b` is above 0.

@@ -1,4 +1,4 @@
-//! `check`, `peek`, `debit` and `reset`: the way of a request through the engine and back.
+//! `check`, `peek`, `debit`, `refund` and `reset`: the way of a request through the engine and back.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn handle(
 
 /// What the head alone decides: whether the request is let in, and the status of a denied check.
 fn settle(app: &App, op: Op, head: &Parts) -> Result<Option<StatusCode>, Problem> {
-    if matches!(op, Op::Debit | Op::Reset) {
+    if matches!(op, Op::Debit | Op::Refund | Op::Reset) {
         authorise(&head.headers, app.service.settings.token.as_deref())?;
     }
     denial(app, op, &Query::read(&head.uri, if op == Op::Check { &["denied"] } else { &[] })?)

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::waits::Waits;
-use crate::algorithms::Wait;
+use crate::algorithms::Verdict;
 use crate::engine::spec::AskSpec;
 use crate::engine::{Answer, Outcome, Reason};
 
@@ -41,12 +41,9 @@ impl Serialize for Document<'_> {
         map.serialize_entry("allowed", &answer.allowed)?;
         map.serialize_entry(
             "retry_after_ms",
-            &match answer.allowed {
-                true => None,
-                false => retry_after_ms(&answer.results[answer.summary], self.waits),
-            },
+            &answer.summary().filter(|_| !answer.allowed).and_then(|summary| retry_after_ms(summary, self.waits)),
         )?;
-        map.serialize_entry("delay_ms", &0)?;
+        map.serialize_entry("delay_ms", &self.waits.ms(answer.delay_ns()))?;
         map.serialize_entry("results", &Results(self))?;
         if self.denial.is_some() {
             map.serialize_entry("violated-policies", &Violated(&answer.results))?;
@@ -63,13 +60,14 @@ impl Serialize for Results<'_> {
         to.collect_seq(results.map(|(outcome, ask)| Told {
             limit: outcome.limit.name.as_str(),
             key: &ask.key,
-            allowed: outcome.allowed,
+            allowed: outcome.allowed(),
+            would_deny: outcome.limit.is_shadow().then(|| !outcome.allowed()),
             reason: outcome.reason.map(Reason::as_str),
             quota: outcome.limit.capacity(),
             remaining: outcome.remaining,
             retry_after_ms: retry_after_ms(outcome, self.0.waits),
             reset_after_ms: self.0.waits.ms(outcome.reset_after_ns),
-            delay_ms: 0,
+            delay_ms: self.0.waits.ms(outcome.delay_ns()),
         }))
     }
 }
@@ -80,6 +78,8 @@ struct Told<'a> {
     limit: &'a str,
     key: &'a str,
     allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_deny: Option<bool>,
     reason: Option<&'static str>,
     quota: u64,
     remaining: u64,
@@ -90,9 +90,9 @@ struct Told<'a> {
 
 /// Null when admitted and when never; the reason tells the two apart.
 fn retry_after_ms(outcome: &Outcome, waits: Waits) -> Option<u64> {
-    match outcome.retry_after {
-        Wait::After(ns) => Some(waits.ms(ns)),
-        Wait::None | Wait::Never => None,
+    match outcome.verdict {
+        Verdict::After(ns) => Some(waits.ms(ns)),
+        Verdict::Admitted(_) | Verdict::Never => None,
     }
 }
 
@@ -101,7 +101,7 @@ struct Violated<'a>(&'a [Outcome]);
 
 impl Serialize for Violated<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let denied = |outcome: &&Outcome| !outcome.allowed;
+        let denied = |outcome: &&Outcome| outcome.denies();
         to.collect_seq(self.0.iter().enumerate().filter(|(_, outcome)| denied(outcome)).filter_map(|(at, outcome)| {
             let name = &outcome.limit.name;
             let named = self.0[..at].iter().filter(denied).any(|earlier| earlier.limit.name == *name);

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
 
 use super::waits::Waits;
-use crate::algorithms::Wait;
+use crate::algorithms::Verdict;
 use crate::engine::{Answer, Outcome};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -34,8 +34,9 @@ const USUAL_HEADERS: usize = 8;
 /// A text that holds most answers' values without growing.
 const USUAL_BYTES: usize = 128;
 
-/// Adds what `answer` says.
+/// Adds what `answer` says. Limits in shadow mode are not told of: nobody is to slow down for them.
 pub(super) fn add(headers: &mut HeaderMap, answer: &Answer, waits: Waits) {
+    let Some(summary) = answer.summary() else { return };
     headers.reserve(USUAL_HEADERS);
     let mut values = Values::default();
     list(&mut values.text, &answer.results, |list, outcome, _| policy(list, outcome));
@@ -43,11 +44,10 @@ pub(super) fn add(headers: &mut HeaderMap, answer: &Answer, waits: Waits) {
     list(&mut values.text, &answer.results, |list, _, worst| limit(list, worst, waits));
     values.end(LIMIT);
 
-    let summary = &answer.results[answer.summary];
     values.number(OLD_LIMIT, integer(summary.limit.capacity()));
     values.number(OLD_REMAINING, integer(summary.remaining));
     values.number(OLD_RESET, integer(waits.seconds(summary.reset_after_ns)));
-    if let (false, Wait::After(ns)) = (answer.allowed, summary.retry_after) {
+    if let (false, Verdict::After(ns)) = (answer.allowed, summary.verdict) {
         values.number(RETRY_AFTER, waits.seconds(ns));
     }
     values.insert_into(headers);
@@ -106,7 +106,7 @@ fn list(text: &mut String, results: &[Outcome], item: impl Fn(&mut String, &Outc
 /// result that leaves least. None at any later place.
 fn speaks_for_its_limit<'a>(results: &'a [Outcome], at: usize, outcome: &'a Outcome) -> Option<&'a Outcome> {
     let same = |other: &&Outcome| other.limit.name == outcome.limit.name;
-    if results[..at].iter().any(|earlier| same(&earlier)) {
+    if outcome.limit.is_shadow() || results[..at].iter().any(|earlier| same(&earlier)) {
         return None;
     }
     let later = results[at + 1..].iter().filter(same);
@@ -115,12 +115,12 @@ fn speaks_for_its_limit<'a>(results: &'a [Outcome], at: usize, outcome: &'a Outc
 
 /// Denials above admissions, the longest wait highest; then the fewest remaining.
 fn tightness(outcome: &Outcome) -> (bool, Option<u64>, Reverse<u64>) {
-    let wait = match outcome.retry_after {
-        Wait::None => None,
-        Wait::After(ns) => Some(ns),
-        Wait::Never => Some(u64::MAX),
+    let wait = match outcome.verdict {
+        Verdict::Admitted(_) => None,
+        Verdict::After(ns) => Some(ns),
+        Verdict::Never => Some(u64::MAX),
     };
-    (!outcome.allowed, wait, Reverse(outcome.remaining))
+    (!outcome.allowed(), wait, Reverse(outcome.remaining))
 }
 
 fn policy(list: &mut String, outcome: &Outcome) {
@@ -135,10 +135,10 @@ fn policy(list: &mut String, outcome: &Outcome) {
 fn limit(list: &mut String, outcome: &Outcome, waits: Waits) {
     item(list, outcome.limit.name.as_str());
     parameter(list, REMAINING, outcome.remaining);
-    let wait_ns = match outcome.retry_after {
-        Wait::After(ns) => ns,
-        Wait::Never => 0,
-        Wait::None => outcome.next_after_ns,
+    let wait_ns = match outcome.verdict {
+        Verdict::After(ns) => ns,
+        Verdict::Never => 0,
+        Verdict::Admitted(_) => outcome.next_after_ns,
     };
     if wait_ns > 0 {
         parameter(list, RESET, waits.seconds(wait_ns));
@@ -181,23 +181,22 @@ mod tests {
         Arc::new(spec.check().unwrap())
     }
 
-    fn outcome(limit: &Arc<Limit>, remaining: u64, retry_after: Wait, next_after_ns: u64) -> Outcome {
+    fn outcome(limit: &Arc<Limit>, remaining: u64, verdict: Verdict, next_after_ns: u64) -> Outcome {
         Outcome {
             limit: limit.clone(),
-            allowed: retry_after == Wait::None,
-            reason: (retry_after != Wait::None).then_some(Reason::Quota),
+            verdict,
+            reason: (verdict != Verdict::Admitted(0)).then_some(Reason::Quota),
             used: limit.capacity().saturating_sub(remaining),
             remaining,
-            retry_after,
             reset_after_ns: next_after_ns + 500 * MS,
             next_after_ns,
         }
     }
 
     fn headers(results: Vec<Outcome>, summary: usize) -> Vec<String> {
-        let allowed = results.iter().all(|r| r.allowed);
+        let allowed = results.iter().all(|r| r.allowed());
         let mut headers = HeaderMap::new();
-        add(&mut headers, &Answer { allowed, summary, results, urgent: false }, Waits::new(0));
+        add(&mut headers, &Answer { allowed, summary: Some(summary), results, urgent: false }, Waits::new(0));
         let told = [POLICY, LIMIT, OLD_LIMIT, OLD_REMAINING, OLD_RESET, RETRY_AFTER].into_iter();
         told.map(|name| headers.get(name).map_or("-", |v| v.to_str().unwrap()).to_owned()).collect()
     }
@@ -205,14 +204,14 @@ mod tests {
     #[test]
     fn one_admitted() {
         let limit = a_limit("per-user", "sliding_window", 100, "60s", None);
-        let told = headers(vec![outcome(&limit, 37, Wait::None, 20 * SECOND + 1)], 0);
+        let told = headers(vec![outcome(&limit, 37, Verdict::Admitted(0), 20 * SECOND + 1)], 0);
         assert_eq!(told, ["\"per-user\";q=100;w=60", "\"per-user\";r=37;t=21", "100", "37", "21", "-"]);
     }
 
     #[test]
     fn a_full_one_has_no_t_and_a_short_window_no_w() {
         let limit = a_limit("a", "fixed_window", 5, "999ms", None);
-        let mut full = outcome(&limit, 5, Wait::None, 0);
+        let mut full = outcome(&limit, 5, Verdict::Admitted(0), 0);
         full.reset_after_ns = 0;
         assert_eq!(headers(vec![full], 0), ["\"a\";q=5", "\"a\";r=5", "5", "5", "0", "-"]);
     }
@@ -220,7 +219,7 @@ mod tests {
     #[test]
     fn a_denial_says_when_rounded_up() {
         let limit = a_limit("a", "token_bucket", 10, "1s", Some(25));
-        let told = headers(vec![outcome(&limit, 0, Wait::After(SECOND + 1), 5)], 0);
+        let told = headers(vec![outcome(&limit, 0, Verdict::After(SECOND + 1), 5)], 0);
         // A bucket's w is the time of its burst: 25 in 2.5 s, rounded up.
         assert_eq!(told, ["\"a\";q=25;w=3", "\"a\";r=0;t=2", "25", "0", "1", "2"]);
     }
@@ -228,14 +227,14 @@ mod tests {
     #[test]
     fn never_has_no_retry_after_and_no_t() {
         let limit = a_limit("a", "fixed_window", 0, "60s", None);
-        assert_eq!(headers(vec![outcome(&limit, 0, Wait::Never, 0)], 0)[..2], ["\"a\";q=0", "\"a\";r=0"]);
-        assert_eq!(headers(vec![outcome(&limit, 0, Wait::Never, 0)], 0)[5], "-");
+        assert_eq!(headers(vec![outcome(&limit, 0, Verdict::Never, 0)], 0)[..2], ["\"a\";q=0", "\"a\";r=0"]);
+        assert_eq!(headers(vec![outcome(&limit, 0, Verdict::Never, 0)], 0)[5], "-");
     }
 
     #[test]
     fn integers_are_cut() {
         let limit = a_limit("a", "fixed_window", i64::MAX, "60s", None);
-        let told = headers(vec![outcome(&limit, i64::MAX as u64, Wait::None, 0)], 0);
+        let told = headers(vec![outcome(&limit, i64::MAX as u64, Verdict::Admitted(0), 0)], 0);
         assert_eq!(told[0], "\"a\";q=999999999999999;w=60");
         assert_eq!(told[1], "\"a\";r=999999999999999");
         assert_eq!(told[2..4], ["999999999999999", "999999999999999"]);
@@ -245,9 +244,9 @@ mod tests {
     fn several_are_one_list_that_names_each_limit_once() {
         let (a, b) = (a_limit("a", "fixed_window", 5, "1s", None), a_limit("b", "fixed_window", 9, "2s", None));
         let results = vec![
-            outcome(&a, 4, Wait::None, SECOND),
-            outcome(&b, 8, Wait::None, SECOND),
-            outcome(&a, 0, Wait::After(2 * SECOND), SECOND),
+            outcome(&a, 4, Verdict::Admitted(0), SECOND),
+            outcome(&b, 8, Verdict::Admitted(0), SECOND),
+            outcome(&a, 0, Verdict::After(2 * SECOND), SECOND),
         ];
         let told = headers(results, 2);
         assert_eq!(told[0], "\"a\";q=5;w=1, \"b\";q=9;w=2");

@@ -44,12 +44,14 @@ pub(super) struct Metrics {
 struct Tally {
     allowed: Counter,
     denied: Counter,
+    /// Of a limit in shadow mode.
+    would_deny: Counter,
 }
 
 impl Tally {
     fn new(recorder: &PrometheusRecorder, limit: &str) -> Self {
         let counter = |result| register(recorder, CHECKS, &[("limit", limit), ("result", result)]);
-        Self { allowed: counter("allowed"), denied: counter("denied") }
+        Self { allowed: counter("allowed"), denied: counter("denied"), would_deny: counter("would_deny") }
     }
 }
 
@@ -58,6 +60,7 @@ struct Durations {
     check: Histogram,
     peek: Histogram,
     debit: Histogram,
+    refund: Histogram,
     reset: Histogram,
 }
 
@@ -80,6 +83,7 @@ impl Metrics {
             check: duration("check"),
             peek: duration("peek"),
             debit: duration("debit"),
+            refund: duration("refund"),
             reset: duration("reset"),
         };
         Self {
@@ -101,7 +105,12 @@ impl Metrics {
         }
         for outcome in &answer.results {
             let tally = known.get(&outcome.limit.name).unwrap_or(&self.other_checks);
-            if outcome.allowed { tally.allowed.increment(1) } else { tally.denied.increment(1) }
+            let counter = match outcome.allowed() {
+                true => &tally.allowed,
+                false if outcome.limit.is_shadow() => &tally.would_deny,
+                false => &tally.denied,
+            };
+            counter.increment(1);
         }
     }
 
@@ -123,6 +132,7 @@ impl Metrics {
             Op::Check => &self.durations.check,
             Op::Peek => &self.durations.peek,
             Op::Debit => &self.durations.debit,
+            Op::Refund => &self.durations.refund,
             Op::Reset => &self.durations.reset,
         };
         histogram.record(ns as f64 / 1e9);

@@ -40,7 +40,7 @@ pub struct Settings {
     pub max_body: usize,
     /// The status of a denied check: 429 or 200 (or what a proxy needs).
     pub denied_status: u16,
-    /// The bearer token that reset and debit need; None: none needed, which is refused off loopback.
+    /// The bearer token that reset, refund and debit need; None: none needed, which is refused off loopback.
     pub token: Option<String>,
 }
 
@@ -147,6 +147,7 @@ pub fn router(service: Service) -> Router {
         .route("/v1/check", post(|State(app), request| decide::handle(app, Op::Check, request)))
         .route("/v1/peek", post(|State(app), request| decide::handle(app, Op::Peek, request)))
         .route("/v1/debit", post(|State(app), request| decide::handle(app, Op::Debit, request)))
+        .route("/v1/refund", post(|State(app), request| decide::handle(app, Op::Refund, request)))
         .route("/v1/reset", post(|State(app), request| decide::handle(app, Op::Reset, request)))
         .route("/v1/usage", get(usage::by_query).post(usage::by_body))
         .route("/v1/limits", get(limits::all))

@@ -1,14 +1,15 @@
 //! The bytes of a chunk: `version, replica, seq, stamp, complete_to, expires, groups, crc32`.
 //!
 //! A group is its shape, a form, the lowest slot that it names, and its items, whose slots are written relative to that
-//! one. In the plain form reset numbers and debits are left out, being 0. A bucket's `first` is relative to the start
-//! of its slot, and `fin` is what it exceeds `L * first + W * spent` by. All differences wrap, so that any values
+//! one. In the plain form reset numbers, debits and refunds are left out, being 0. A bucket's `first` is relative to the start
+//! of its slot (0 without a spend), and `fin` is what it exceeds `L * first + W * spent` by. All differences wrap, so that any values
 //! whatever come back as they were.
 
 use super::bytes::{In, Out};
 use super::{CHUNK_VERSION, Chunk, CodecError, MAX_CHUNK_BYTES};
 use crate::algorithms::bucket::Bucket;
-use crate::algorithms::window::Kind;
+use crate::algorithms::calendar::{Calendar, MAX_ZONE_BYTES, Period, Zone};
+use crate::algorithms::window::Window;
 use crate::crdt::{Base, Cell, Mark};
 use crate::engine::{Group, KeyBase, KeyCell, KeyMark};
 use crate::id::KeyHash;
@@ -19,6 +20,9 @@ const CRC_BYTES: usize = 4;
 const FIXED: u8 = 0;
 const SLIDING: u8 = 1;
 const BUCKET: u8 = 2;
+const SLOTS: u8 = 3;
+const LOG: u8 = 4;
+const CALENDAR: u8 = 5;
 
 const PLAIN: u8 = 0;
 const FULL: u8 = 1;
@@ -30,7 +34,7 @@ const LEAST_BASE: usize = 21;
 const LEAST_GROUP: usize = 7;
 
 impl Chunk {
-    /// The chunk's bytes. The cells of a window keep only what a window's cell has: `n` and `spent`.
+    /// The chunk's bytes. The cells of a window keep only what a window's cell has: `n`, `spent` and `refunded`.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out::default();
         out.raw(&[CHUNK_VERSION]);
@@ -77,7 +81,7 @@ impl Chunk {
 }
 
 fn put_group(out: &mut Out, group: &Group) {
-    let plain = group.cells.iter().all(|c| c.cell.n == 0 && c.cell.debited == 0);
+    let plain = group.cells.iter().all(|c| c.cell.n == 0 && c.cell.debited == 0 && c.cell.refunded == 0);
     let slots = group.cells.iter().map(|c| c.slot).chain(group.bases.iter().map(|b| b.slot));
     let at = Placed {
         shape: group.shape,
@@ -126,41 +130,72 @@ fn take_group(from: &mut In<'_>) -> Result<Group, CodecError> {
 
 fn put_shape(out: &mut Out, shape: &Shape) {
     match shape {
-        Shape::Window { kind, window_ns } => {
-            out.raw(&[if *kind == Kind::Fixed { FIXED } else { SLIDING }]);
-            out.int(*window_ns);
+        Shape::Window(Window::Fixed { window_ns }) => put_numbers(out, FIXED, &[*window_ns]),
+        Shape::Window(Window::Sliding { window_ns }) => put_numbers(out, SLIDING, &[*window_ns]),
+        Shape::Window(Window::Slots { window_ns, slots }) => {
+            put_numbers(out, SLOTS, &[*window_ns, u64::from(*slots)]);
         }
-        Shape::Bucket(bucket) => {
-            out.raw(&[BUCKET]);
-            for number in [bucket.limit, bucket.window_ns, bucket.capacity, bucket.slot_ns] {
-                out.int(number);
-            }
+        Shape::Window(Window::Log { window_ns }) => put_numbers(out, LOG, &[*window_ns]),
+        Shape::Window(Window::Calendar(Calendar { period, zone })) => {
+            out.raw(&[CALENDAR, *period as u8]);
+            out.text(zone.as_str());
+        }
+        Shape::Bucket(Bucket { limit, window_ns, capacity, slot_ns, queue_ns }) => {
+            put_numbers(out, BUCKET, &[*limit, *window_ns, *capacity, *slot_ns, *queue_ns]);
         }
     }
 }
 
+fn put_numbers(out: &mut Out, kind: u8, numbers: &[u64]) {
+    out.raw(&[kind]);
+    numbers.iter().for_each(|number| out.int(*number));
+}
+
 fn take_shape(from: &mut In<'_>) -> Result<Shape, CodecError> {
-    let within = |number: u64, least: u64, what: &'static str| {
-        let fits = (least..=MAX_LIMIT).contains(&number);
-        let problem = || format!("{number} is not within {least}..={MAX_LIMIT}");
-        if fits { Ok(number) } else { Err(CodecError::Invalid { what, problem: problem() }) }
-    };
-    let kind = match from.array("a shape")? {
-        [FIXED] => Kind::Fixed,
-        [SLIDING] => Kind::Sliding,
-        [BUCKET] => {
+    let [kind] = from.array("a shape")?;
+    Ok(Shape::Window(match kind {
+        FIXED => Window::Fixed { window_ns: take_window(from)? },
+        SLIDING => Window::Sliding { window_ns: take_window(from)? },
+        SLOTS => {
+            let window_ns = take_window(from)?;
+            let slots = within(from.int("a number of slots")?, 1, u32::MAX.into(), "a number of slots")? as u32;
+            Window::Slots { window_ns, slots }
+        }
+        LOG => Window::Log { window_ns: take_window(from)? },
+        CALENDAR => Window::Calendar(take_calendar(from)?),
+        BUCKET => {
             return Ok(Shape::Bucket(Bucket {
-                limit: within(from.int("a limit")?, 0, "a limit")?,
-                window_ns: within(from.int("a window")?, 1, "a window")?,
-                capacity: within(from.int("a capacity")?, 0, "a capacity")?,
-                slot_ns: within(from.int("a slot length")?, 1, "a slot length")?,
+                limit: within(from.int("a limit")?, 0, MAX_LIMIT, "a limit")?,
+                window_ns: take_window(from)?,
+                capacity: within(from.int("a capacity")?, 0, MAX_LIMIT, "a capacity")?,
+                slot_ns: within(from.int("a slot length")?, 1, MAX_LIMIT, "a slot length")?,
+                queue_ns: within(from.int("a queue")?, 0, MAX_LIMIT, "a queue")?,
             }));
         }
-        [other] => {
+        other => {
             return Err(CodecError::Invalid { what: "a shape", problem: format!("no shape has the number {other}") });
         }
-    };
-    Ok(Shape::Window { kind, window_ns: within(from.int("a window")?, 1, "a window")? })
+    }))
+}
+
+fn take_window(from: &mut In<'_>) -> Result<u64, CodecError> {
+    within(from.int("a window")?, 1, MAX_LIMIT, "a window")
+}
+
+/// The zone need not be known here: its cells are held and passed on all the same.
+fn take_calendar(from: &mut In<'_>) -> Result<Calendar, CodecError> {
+    let [number] = from.array("a period")?;
+    let invalid = |what, problem| CodecError::Invalid { what, problem };
+    let period = Period::ALL.into_iter().find(|period| *period as u8 == number);
+    let period = period.ok_or_else(|| invalid("a period", format!("no period has the number {number}")))?;
+    let name = from.text(MAX_ZONE_BYTES, "a time zone")?;
+    let zone = Zone::held(name).ok_or_else(|| invalid("a time zone", format!("{name:?} is no name of one")))?;
+    Ok(Calendar { period, zone })
+}
+
+fn within(number: u64, least: u64, most: u64, what: &'static str) -> Result<u64, CodecError> {
+    let problem = || format!("{number} is not within {least}..={most}");
+    if (least..=most).contains(&number) { Ok(number) } else { Err(CodecError::Invalid { what, problem: problem() }) }
 }
 
 /// What the items of a group are written relative to.
@@ -177,9 +212,10 @@ impl Placed {
         out.int(one.cell.spent);
         if self.form == FULL {
             out.int(one.cell.n);
+            out.int(one.cell.refunded);
         }
         if let Shape::Bucket(bucket) = &self.shape {
-            out.int(one.cell.first_ns.wrapping_sub(slot_start(bucket, one.slot)));
+            out.int(one.cell.first_ns.wrapping_sub(first_at(bucket, one.slot, one.cell.spent)));
             out.int(one.cell.fin.wrapping_sub(least_fin(bucket, &one.cell)));
             if self.form == FULL {
                 out.int(one.cell.debited);
@@ -191,10 +227,12 @@ impl Placed {
         let key = KeyHash(from.array("a key")?);
         let slot = from.int::<u64>("a slot")?.wrapping_add(self.lowest);
         let spent = from.int("a spend")?;
-        let n = if self.form == FULL { from.int("a reset number")? } else { 0 };
-        let mut cell = Cell { spent, ..Cell::empty(n) };
+        let mut cell = Cell { spent, ..Cell::empty(0) };
+        if self.form == FULL {
+            (cell.n, cell.refunded) = (from.int("a reset number")?, from.int("a refund")?);
+        }
         if let Shape::Bucket(bucket) = &self.shape {
-            cell.first_ns = from.int::<u64>("a first spend")?.wrapping_add(slot_start(bucket, slot));
+            cell.first_ns = from.int::<u64>("a first spend")?.wrapping_add(first_at(bucket, slot, spent));
             cell.fin = from.int::<u128>("a fin")?.wrapping_add(least_fin(bucket, &cell));
             if self.form == FULL {
                 cell.debited = from.int("a debit")?;
@@ -237,7 +275,7 @@ impl Placed {
 
     fn scaled_start(&self, slot: u64) -> u128 {
         match &self.shape {
-            Shape::Window { .. } => 0,
+            Shape::Window(_) => 0,
             Shape::Bucket(bucket) => bucket.scaled(slot_start(bucket, slot)),
         }
     }
@@ -247,7 +285,15 @@ fn slot_start(bucket: &Bucket, slot: u64) -> u64 {
     slot.wrapping_mul(bucket.slot_ns)
 }
 
+/// What `first` is not before in a cell of this spend: a cell of refunds alone has none.
+fn first_at(bucket: &Bucket, slot: u64, spent: u64) -> u64 {
+    if spent == 0 { u64::MAX } else { slot_start(bucket, slot) }
+}
+
 /// What `fin` is at the least for a cell that was really spent.
 fn least_fin(bucket: &Bucket, cell: &Cell) -> u128 {
+    if cell.spent == 0 {
+        return 0;
+    }
     bucket.scaled(cell.first_ns).wrapping_add(bucket.cost(cell.spent))
 }

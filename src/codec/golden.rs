@@ -1,9 +1,10 @@
-//! The formats of version 1, byte for byte. A test that fails here says that nodes and data folders of yesterday are not
+//! The formats of version 2, byte for byte. A test that fails here says that nodes and data folders of yesterday are not
 //! understood any more: then the version must change, not the test.
 
 use super::*;
 use crate::algorithms::bucket::Bucket;
-use crate::algorithms::window::Kind;
+use crate::algorithms::calendar::{Calendar, Period, Zone};
+use crate::algorithms::window::Window;
 use crate::crdt::{Base, Cell, Mark};
 use crate::engine::{KeyBase, KeyCell, KeyMark};
 use crate::id::{KeyHash, NodeName};
@@ -11,16 +12,19 @@ use crate::limits::Shape;
 use crate::time::SECOND;
 
 const CHUNK: &str = concat!(
-    "010465752d31fd7b68e5cf8b010000fcefbeaddefb2c01fd00002a36fe9c9717fdffff2936fe9c9717fd003c7d820e9d9717",
-    "0400fc00ca9a3b00fc00f1536502000001010101010101010101010101010101000501010101010101010101010101010101",
-    "01fc7011010001fd005847f80d00000001fc1555b00102000001010101010101010101010101010101000500010101010101",
-    "0101010101010101010100fb2c01030264fc00ca9a3b96fcf082960500fd52b5d43804000000010000020202020202020202",
-    "020202020202020007fbd2044d0264fc00ca9a3b96fcf082960501fd53b5d438040000000101010202020202020202020202",
-    "0202020202020902fbd2044d04030303030303030303030303030303030202fd00a0e26644a0971704040404040404040404",
-    "04040404040400fd55b5d4380400000002fd894b965d04000000fb2c011a0a0e4a",
+    "020465752d31fd7b68e5cf8b010000fcefbeaddefb2c01fd00002a36fe9c9717fdffff2936fe9c9717fd003c7d820e9d9717",
+    "0700fc00ca9a3b00fc00f1536502000001010101010101010101010101010101000501010101010101010101010101010101",
+    "01fc7011010001fd005847f80d00000001fc1555b00102000001010101010101010101010101010101000500000101010101",
+    "010101010101010101010100fb2c0103000264fc00ca9a3b96fcf0829605fc0065cd1d00fd52b5d438040000000100000202",
+    "02020202020202020202020202020007fbd2044d0264fc00ca9a3b96fcf0829605fc0065cd1d01fd53b5d438040000000101",
+    "0102020202020202020202020202020202020902fba00ffbd2044d04030303030303030303030303030303030202fd00a0e2",
+    "6644a097170404040404040404040404040404040400fd55b5d4380400000002fd894b965d04000000fb2c0103fd005847f8",
+    "0d0000000600fc80fe210a01000001010101010101010101010101010101000104fd005847f80d00000000fd7b68e5cf8b01",
+    "000001000001010101010101010101010101010101000105020d4575726f70652f4265726c696e01fcf08641650100000505",
+    "050505050505050505050505050500000003cb5a7892",
 );
 const HELLO: &str = concat!(
-    "746964650100090909090909090909090909090909090465752d31fd7b68e5cf8b010000fcefbeadde026575fd00002a36fe",
+    "746964650200090909090909090909090909090909090465752d31fd7b68e5cf8b010000fcefbeadde026575fd00002a36fe",
     "9c971708010465752d31fd7b68e5cf8b010000fcefbeaddefb2c01",
 );
 const BEAT: &str = "02fd00002a36fe9c9717fb2c0105fc70110100";
@@ -37,13 +41,17 @@ fn replica() -> ReplicaId {
 fn chunk() -> Chunk {
     let key = |byte| KeyHash([byte; 16]);
     let cell = |slot, n, spent| KeyCell { key: key(1), slot, cell: Cell { spent, ..Cell::empty(n) } };
-    let fixed = Shape::Window { kind: Kind::Fixed, window_ns: SECOND };
-    let sliding = Shape::Window { kind: Kind::Sliding, window_ns: 60 * SECOND };
-    let bucket = Bucket { limit: 100, window_ns: SECOND, capacity: 150, slot_ns: 93_750_000 };
+    let fixed = Shape::Window(Window::Fixed { window_ns: SECOND });
+    let sliding = Shape::Window(Window::Sliding { window_ns: 60 * SECOND });
+    let bucket = Bucket { limit: 100, window_ns: SECOND, capacity: 150, slot_ns: 93_750_000, queue_ns: 500_000_000 };
     let spent = |slot, n, tokens: u64, debited| {
         let first_ns = slot * bucket.slot_ns + 1234;
         let fin = bucket.scaled(first_ns) + bucket.cost(tokens) + 77;
-        KeyCell { key: key(2), slot, cell: Cell { n, spent: tokens, first_ns, fin, debited } }
+        KeyCell {
+            key: key(2),
+            slot,
+            cell: Cell { n, spent: tokens, first_ns, fin, debited, refunded: u128::from(debited) * 1000 },
+        }
     };
     let mark = Mark { slot: 18_133_333_333, n: 2 };
     let base = Base { mark, t: bucket.scaled(18_133_333_330 * bucket.slot_ns) - 5, d: 300 };
@@ -53,6 +61,14 @@ fn chunk() -> Chunk {
         Group { cells: vec![spent(18_133_333_330, 0, 7, 0)], ..Group::new(Shape::Bucket(bucket)) },
         Group { cells: vec![spent(18_133_333_333, 2, 9, 4)], ..Group::new(Shape::Bucket(bucket)) },
     ];
+    let berlin = Calendar { period: Period::Month, zone: Zone::new("Europe/Berlin").unwrap() };
+    let refund = KeyCell { key: key(5), slot: 1_698_793_200, cell: Cell { refunded: 3, ..Cell::empty(0) } };
+    let others = [
+        (Window::Slots { window_ns: 60 * SECOND, slots: 6 }, cell(170_000_000, 0, 1)),
+        (Window::Log { window_ns: 60 * SECOND }, cell(1_700_000_000_123, 0, 1)),
+        (Window::Calendar(berlin), refund),
+    ];
+    groups.extend(others.map(|(window, cell)| Group { cells: vec![cell], ..Group::new(Shape::Window(window)) }));
     groups[3].marks.push(KeyMark { key: key(3), mark, until_ns: 1_700_003_600 * SECOND });
     groups[3].bases.push(KeyBase { key: key(4), slot: 18_133_333_331, base });
     let (stamp_ns, expires_ns) = (1_700_000_000 * SECOND, 1_700_000_070 * SECOND);

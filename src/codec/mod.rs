@@ -34,9 +34,9 @@ const MAX_NAME_BYTES: usize = 63;
 /// The longest name of a limit, bytes.
 const MAX_LIMIT_NAME_BYTES: usize = 64;
 /// The version of the wire protocol; both sides of a connection must have the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// The first byte of a chunk.
-pub const CHUNK_VERSION: u8 = 1;
+pub const CHUNK_VERSION: u8 = 2;
 
 /// Changed state of one replica. It never changes once made: the same bytes go to peers, relays and the disk.
 #[derive(Clone, PartialEq, Eq, Debug)]

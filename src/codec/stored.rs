@@ -9,7 +9,7 @@ use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::{LimitSet, LimitSpec};
 
 /// The first byte of each.
-const STORED_VERSION: u8 = 1;
+const STORED_VERSION: u8 = 2;
 /// Version and checksum.
 const HEADER_BYTES: usize = 5;
 /// The longest body that is read: `have` of some ten thousand replicas, or as many limits.
@@ -72,18 +72,6 @@ struct HaveEntry {
 }
 
 #[derive(Encode, Decode)]
-struct LimitBody {
-    name: String,
-    algorithm: Option<String>,
-    limit: Option<i64>,
-    window: Option<String>,
-    burst: Option<i64>,
-    consistency: Option<String>,
-    max_keys: Option<i64>,
-    on_full: Option<String>,
-}
-
-#[derive(Encode, Decode)]
 struct MetaBody {
     node: String,
     generation: u64,
@@ -124,23 +112,18 @@ impl StoredHave {
 impl StoredLimits {
     /// As bytes: each limit as it would be written.
     pub fn encode(&self) -> Vec<u8> {
-        let body = |spec: LimitSpec| {
-            let LimitSpec { name, algorithm, limit, window, burst, consistency, max_keys, on_full } = spec;
-            LimitBody { name, algorithm, limit, window, burst, consistency, max_keys, on_full }
-        };
-        seal(self.0.iter().map(|limit| body(LimitSpec::of(limit))).collect::<Vec<_>>())
+        seal(self.0.iter().map(|limit| LimitSpec::canonical(limit)).collect::<Vec<_>>())
     }
 
     /// From bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, StoredError> {
-        let spec = |body: LimitBody| {
-            let LimitBody { name, algorithm, limit, window, burst, consistency, max_keys, on_full } = body;
-            LimitSpec { name, algorithm, limit, window, burst, consistency, max_keys, on_full }
+        let written: Vec<String> = open(bytes)?;
+        let limit = |text: String| {
+            let spec: LimitSpec = serde_json::from_str(&text).ok()?;
+            spec.check().ok()
         };
-        let bodies: Vec<LimitBody> = open(bytes)?;
-        let limits = bodies.into_iter().map(|body| spec(body).check());
-        let limits: Vec<_> =
-            limits.collect::<Result<_, _>>().map_err(|_| StoredError::Damaged("a limit in it is none"))?;
+        let limits: Option<Vec<_>> = written.into_iter().map(limit).collect();
+        let limits = limits.ok_or(StoredError::Damaged("a limit in it is none"))?;
         let set = LimitSet::new(limits).map_err(|_| StoredError::Damaged("a limit stands in it twice"))?;
         Ok(Self(set))
     }
@@ -234,24 +217,12 @@ mod tests {
         let set = LimitSet::new(specs.iter().map(|spec| spec.check().unwrap())).unwrap();
         let bytes = StoredLimits(set.clone()).encode();
         assert_eq!(StoredLimits::decode(&bytes), Ok(StoredLimits(set)));
-        let none = LimitBody { window: Some("0s".into()), ..limit_body() };
-        for bad in [vec![none], vec![limit_body(), limit_body()]] {
-            assert!(matches!(StoredLimits::decode(&seal(bad)), Err(StoredError::Damaged(_))));
+        let good = r#"{"name":"a","limit":1,"window":"1s"}"#;
+        let stored = |texts: &[&str]| seal(texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        for bad in [&[r#"{"name":"a","limit":1,"window":"0s"}"#][..], &["{"], &[good, good]] {
+            assert!(matches!(StoredLimits::decode(&stored(bad)), Err(StoredError::Damaged(_))));
         }
-        assert!(StoredLimits::decode(&seal(vec![limit_body()])).is_ok());
-    }
-
-    fn limit_body() -> LimitBody {
-        LimitBody {
-            name: "a".into(),
-            algorithm: None,
-            limit: Some(1),
-            window: Some("1s".into()),
-            burst: None,
-            consistency: None,
-            max_keys: None,
-            on_full: None,
-        }
+        assert!(StoredLimits::decode(&stored(&[good])).is_ok());
     }
 
     #[test]

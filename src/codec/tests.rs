@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::algorithms::bucket::Bucket;
-use crate::algorithms::window::Kind;
+use crate::algorithms::calendar::{Calendar, Period, Zone};
+use crate::algorithms::window::Window;
 use crate::crdt::{Base, Cell, Mark};
 use crate::engine::{KeyBase, KeyCell, KeyMark, MAX_PART_ITEMS};
 use crate::id::{KeyHash, NodeName};
@@ -41,12 +42,22 @@ fn wide() -> impl Strategy<Value = u128> {
 
 fn shape() -> impl Strategy<Value = Shape> {
     let positive = || prop_oneof![1..100u64, 1..=MAX_LIMIT, Just(60 * SECOND)];
-    let kind = prop_oneof![Just(Kind::Fixed), Just(Kind::Sliding)];
+    let calendar = (prop::sample::select(&Period::ALL[..]), "[!-~]{1,39}")
+        .prop_map(|(period, zone)| Window::Calendar(Calendar { period, zone: Zone::held(&zone).unwrap() }));
+    let window = prop_oneof![
+        positive().prop_map(|window_ns| Window::Fixed { window_ns }),
+        positive().prop_map(|window_ns| Window::Sliding { window_ns }),
+        (positive(), 1..=u32::MAX).prop_map(|(window_ns, slots)| Window::Slots { window_ns, slots }),
+        positive().prop_map(|window_ns| Window::Log { window_ns }),
+        calendar,
+    ];
     prop_oneof![
-        (kind, positive()).prop_map(|(kind, window_ns)| Shape::Window { kind, window_ns }),
-        (0..=MAX_LIMIT, positive(), 0..=MAX_LIMIT, positive()).prop_map(|(limit, window_ns, capacity, slot_ns)| {
-            Shape::Bucket(Bucket { limit, window_ns, capacity, slot_ns })
-        }),
+        window.prop_map(Shape::Window),
+        (0..=MAX_LIMIT, positive(), 0..=MAX_LIMIT, positive(), 0..=MAX_LIMIT).prop_map(
+            |(limit, window_ns, capacity, slot_ns, queue_ns)| {
+                Shape::Bucket(Bucket { limit, window_ns, capacity, slot_ns, queue_ns })
+            }
+        ),
     ]
 }
 
@@ -57,10 +68,11 @@ fn key() -> impl Strategy<Value = KeyHash> {
 fn cells(window: bool) -> impl Strategy<Value = Vec<KeyCell>> {
     let n = prop_oneof![3 => Just(0u32), 1 => any::<u32>()];
     let debited = prop_oneof![3 => Just(0u64), 1 => number()];
-    let cell = (key(), number(), n, number(), number(), wide(), debited);
-    let cell = cell.prop_map(move |(key, slot, n, spent, first_ns, fin, debited)| {
-        let whole = Cell { n, spent, first_ns, fin, debited };
-        KeyCell { key, slot, cell: if window { Cell { spent, ..Cell::empty(n) } } else { whole } }
+    let refunded = prop_oneof![3 => Just(0u128), 1 => wide()];
+    let cell = (key(), number(), n, number(), number(), wide(), debited, refunded);
+    let cell = cell.prop_map(move |(key, slot, n, spent, first_ns, fin, debited, refunded)| {
+        let whole = Cell { n, spent, first_ns, fin, debited, refunded };
+        KeyCell { key, slot, cell: if window { Cell { spent, refunded, ..Cell::empty(n) } } else { whole } }
     });
     prop::collection::vec(cell, 0..20)
 }
@@ -72,7 +84,7 @@ fn group() -> impl Strategy<Value = Group> {
         .prop_map(|(key, slot, at, n, t, d)| KeyBase { key, slot, base: Base { mark: Mark { slot: at, n }, t, d } });
     let (marks, bases) = (prop::collection::vec(mark, 0..5), prop::collection::vec(base, 0..5));
     (shape(), marks, bases).prop_flat_map(|(shape, marks, bases)| {
-        let cells = cells(matches!(shape, Shape::Window { .. }));
+        let cells = cells(matches!(shape, Shape::Window(_)));
         cells.prop_map(move |cells| Group { shape, cells, marks: marks.clone(), bases: bases.clone() })
     })
 }
@@ -171,10 +183,10 @@ fn mend(bytes: &mut [u8]) {
 
 #[test]
 fn refusals_say_what_is_wrong() {
-    let good = chunk(vec![Group::new(Shape::Window { kind: Kind::Fixed, window_ns: SECOND })]).encode();
-    let version = CodecError::Version { what: "chunk", ours: 1, theirs: 9 };
+    let good = chunk(vec![Group::new(Shape::Window(Window::Fixed { window_ns: SECOND }))]).encode();
+    let version = CodecError::Version { what: "chunk", ours: 2, theirs: 9 };
     assert_eq!(Chunk::decode(&[&[9], &good[1..]].concat()), Err(version.clone()));
-    assert_eq!(version.to_string(), "chunk version 9, this tidegate reads 1");
+    assert_eq!(version.to_string(), "chunk version 9, this tidegate reads 2");
     assert_eq!(Chunk::decode(&[]), Err(CodecError::Truncated("a chunk")));
     assert_eq!(Chunk::decode(&good[..good.len() - 1]), Err(CodecError::Checksum));
 
@@ -196,7 +208,7 @@ fn refusals_say_what_is_wrong() {
     assert!(matches!(Chunk::decode(&beyond), Err(CodecError::TooLong { what: "a seq", .. })));
     let too_long = vec![CHUNK_VERSION; MAX_CHUNK_BYTES + 1];
     assert!(matches!(Chunk::decode(&too_long), Err(CodecError::TooLong { what: "a chunk", .. })));
-    let window = Shape::Window { kind: Kind::Fixed, window_ns: 0 };
+    let window = Shape::Window(Window::Fixed { window_ns: 0 });
     assert!(matches!(
         Chunk::decode(&chunk(vec![Group::new(window)]).encode()),
         Err(CodecError::Invalid { what: "a window", .. })
@@ -233,7 +245,7 @@ fn bytes_an_item(groups: Vec<Group>) -> f64 {
 #[test]
 fn a_window_cell_takes_24_bytes_and_a_buckets_40() {
     for window_ns in [SECOND, 60 * SECOND, 86_400 * SECOND] {
-        let shape = Shape::Window { kind: Kind::Sliding, window_ns };
+        let shape = Shape::Window(Window::Sliding { window_ns });
         let cell = |i: usize| Cell { spent: 1 + (i as u64 * i as u64) % 60_000, ..Cell::empty(0) };
         let one = |i| KeyCell { key: hash(i), slot: shape.slot(NOW), cell: cell(i) };
         let cells = (0..MAX_PART_ITEMS).map(one).collect();
@@ -246,7 +258,7 @@ fn a_window_cell_takes_24_bytes_and_a_buckets_40() {
         [(10_000, SECOND, 10 * MS), (100, SECOND, 62 * MS), (1000, 960 * SECOND, 60 * SECOND)]
     {
         for debited in [0, 3] {
-            let bucket = Bucket { limit, window_ns, capacity: limit, slot_ns };
+            let bucket = Bucket { limit, window_ns, capacity: limit, slot_ns, queue_ns: 0 };
             let one = |i: usize| {
                 let (start, mut cell) = (bucket.slot(NOW) * slot_ns, Cell { debited, ..Cell::empty(0) });
                 // Up to ten spends, each at some time of its tenth of the slot.
@@ -267,9 +279,11 @@ fn a_window_cell_takes_24_bytes_and_a_buckets_40() {
 /// As many groups as items, every number as wide as it gets: no part makes a chunk that is too long.
 #[test]
 fn the_largest_part_fits_a_chunk() {
-    let bucket = Bucket { limit: MAX_LIMIT, window_ns: MAX_LIMIT, capacity: MAX_LIMIT, slot_ns: MAX_LIMIT };
+    let bucket =
+        Bucket { limit: MAX_LIMIT, window_ns: MAX_LIMIT, capacity: MAX_LIMIT, slot_ns: MAX_LIMIT, queue_ns: MAX_LIMIT };
     let empty = Group::new(Shape::Bucket(bucket));
-    let cell = Cell { n: u32::MAX, spent: u64::MAX, first_ns: 0, fin: u128::MAX / 3, debited: u64::MAX };
+    let cell =
+        Cell { n: u32::MAX, spent: u64::MAX, first_ns: 0, fin: u128::MAX / 3, debited: u64::MAX, refunded: u128::MAX };
     let cell = KeyCell { key: hash(1), slot: u64::MAX, cell };
     let mark = KeyMark { key: hash(2), mark: Mark { slot: u64::MAX, n: u32::MAX }, until_ns: u64::MAX };
     let base = Base { mark: mark.mark, t: u128::MAX / 3, d: u64::MAX };

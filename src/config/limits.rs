@@ -7,7 +7,7 @@ use super::section::Section;
 use crate::limits::{LATER_FIELDS, Limit, LimitName, LimitSet, LimitSpec, MAX_LIMITS};
 
 /// Fields of matching and of keys that are addresses, which a later version will know too.
-const LATER_HERE: [&str; 3] = ["when", "key", "ipv6_prefix"];
+const LATER_HERE: [&str; 4] = ["when", "key", "key_type", "ipv6_prefix"];
 
 /// Reads all limits of a document.
 pub(super) fn read(root: &mut Section<'_>, problems: &Problems) -> LimitSet {
@@ -41,7 +41,12 @@ fn read_one(section: &mut Section<'_>, problems: &Problems) -> Option<Limit> {
         algorithm: section.text("algorithm", "the name of an algorithm, e.g. \"sliding_window\""),
         limit: section.integer("limit"),
         window: section.text("window", "a duration, e.g. \"60s\""),
+        slots: section.integer("slots"),
+        align: section.text("align", "\"epoch\" or \"calendar\""),
+        time_zone: section.text("time_zone", "a name of the IANA database, e.g. \"Europe/Berlin\""),
         burst: section.integer("burst"),
+        queue: section.text("queue", "a duration, e.g. \"500ms\""),
+        enforce: section.text("enforce", "\"deny\" or \"shadow\""),
         consistency: section.text("consistency", "\"eventual\""),
         max_keys: section.integer("max_keys"),
         on_full: section.text("on_full", "\"allow\" or \"deny\""),

@@ -5,7 +5,7 @@ use crate::planted::{self, PlantedBug};
 /// One writer's spends in one slot: a chain of ever larger values, sent as absolute values, never as increments. Loss,
 /// duplication and reordering cannot hurt, since a later value contains every earlier one.
 ///
-/// A window's cell uses `n` and `spent` only; the others keep the values of [`Cell::empty`].
+/// A window's cell uses `n`, `spent` and `refunded` only; the others keep the values of [`Cell::empty`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
     /// The reset number it was written under: of two, the cell with the larger number replaces the other.
@@ -15,16 +15,19 @@ pub struct Cell {
     /// Bucket: slot-clock time of the first spend, nanoseconds; `u64::MAX` while there is
     /// none. Merges by min.
     pub first_ns: u64,
-    /// Bucket: the scaled theoretical arrival time of this cell's own stream, which starts from 0 in each slot.
+    /// Bucket: the scaled theoretical arrival time of this cell's own stream, which starts from 0 in each slot; as if
+    /// nothing had been given back, so that it grows only.
     pub fin: u128,
     /// Bucket: the part of `spent` that debits took.
     pub debited: u64,
+    /// What was given back: tokens; a bucket's scaled (tokens times W).
+    pub refunded: u128,
 }
 
 impl Cell {
     /// The cell before its first spend, under reset number `n`: what merges into anything without a trace.
     pub fn empty(n: u32) -> Self {
-        Self { n, spent: 0, first_ns: u64::MAX, fin: 0, debited: 0 }
+        Self { n, spent: 0, first_ns: u64::MAX, fin: 0, debited: 0, refunded: 0 }
     }
 
     /// Takes in another value of the same cell.
@@ -39,6 +42,7 @@ impl Cell {
             self.first_ns = self.first_ns.min(other.first_ns);
             self.fin = self.fin.max(other.fin);
             self.debited = self.debited.max(other.debited);
+            self.refunded = self.refunded.max(other.refunded);
         }
     }
 }

@@ -32,7 +32,8 @@ fn cell() -> impl Strategy<Value = News> {
         let first_ns = slot * 1000 + u64::from(replica) * 10 + u64::from(n);
         let fin = u128::from(first_ns) * 3 + u128::from(spent) * 7;
         let debited = debited.min(spent) * spent / 50;
-        News::Cell(slot, ReplicaIx(replica), Cell { n, spent, first_ns, fin, debited })
+        let refunded = u128::from(debited) / 2;
+        News::Cell(slot, ReplicaIx(replica), Cell { n, spent, first_ns, fin, debited, refunded })
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::algorithms::Wait;
+use crate::algorithms::Verdict;
 use crate::crdt::{ReplicaIx, SlotCell};
 use crate::id::ReplicaId;
 use crate::limits::{Limit, Shape};
@@ -16,6 +16,8 @@ pub enum Op {
     Peek,
     /// Take the cost whatever the state.
     Debit,
+    /// Give the cost back, as far as it counts now, newest slot first.
+    Refund,
     /// Give the key its full allowance back, everywhere. Costs are ignored.
     Reset,
 }
@@ -58,34 +60,63 @@ impl Reason {
 pub struct Outcome {
     /// The limit.
     pub limit: Arc<Limit>,
-    /// This limit's own decision: it may be true although another denied the request and nothing was taken.
-    pub allowed: bool,
-    /// None when allowed.
+    /// This limit's own decision: it may have admitted although another denied the request and nothing was taken.
+    pub verdict: Verdict,
+    /// None when it admitted.
     pub reason: Option<Reason>,
     /// Tokens used, whole.
     pub used: u64,
     /// How many requests of cost 1 would be admitted at this instant.
     pub remaining: u64,
-    /// When this same request would be admitted.
-    pub retry_after: Wait,
     /// The least wait until nothing counts any more, nanoseconds.
     pub reset_after_ns: u64,
     /// The least wait until `remaining` rises, nanoseconds; 0 when it is full.
     pub next_after_ns: u64,
 }
 
+impl Outcome {
+    /// Whether this limit admitted. Of a limit in shadow mode: whether it would have.
+    pub fn allowed(&self) -> bool {
+        matches!(self.verdict, Verdict::Admitted(_))
+    }
+
+    /// Whether this limit denies the request.
+    pub fn denies(&self) -> bool {
+        !self.allowed() && !self.limit.is_shadow()
+    }
+
+    /// How long the caller is to wait for its turn, nanoseconds.
+    pub fn delay_ns(&self) -> u64 {
+        if let Verdict::Admitted(delay_ns) = self.verdict { delay_ns } else { 0 }
+    }
+}
+
 /// The answer to a request.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Whether it was admitted. True for debit and reset.
+    /// Whether it was admitted. True for debit, refund and reset.
     pub allowed: bool,
     /// The result that speaks for all: of the denials the one with the longest wait (never is longest), else the one
-    /// with the fewest remaining; ties go to the first named. An index into `results`.
-    pub summary: usize,
+    /// with the fewest remaining; ties go to the first named. An index into `results`; None when all limits are in shadow
+    /// mode, which never speak for a request.
+    pub summary: Option<usize>,
     /// One a part, in request order.
     pub results: Vec<Outcome>,
     /// A key's unsent spend has become large: flush now rather than at the next interval.
     pub urgent: bool,
+}
+
+impl Answer {
+    /// How long an admitted caller is to wait for its turn, nanoseconds.
+    pub fn delay_ns(&self) -> u64 {
+        let enforced = self.results.iter().filter(|outcome| !outcome.limit.is_shadow());
+        if self.allowed { enforced.map(Outcome::delay_ns).max().unwrap_or(0) } else { 0 }
+    }
+
+    /// What speaks for all.
+    pub fn summary(&self) -> Option<&Outcome> {
+        self.results.get(self.summary?)
+    }
 }
 
 /// What one replica adds to a key's usage.

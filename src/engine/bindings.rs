@@ -30,6 +30,8 @@ pub(super) struct Bindings {
 pub(super) struct Bound {
     pub limit: Arc<Limit>,
     pub capacity: u64,
+    /// How long a request may be made to wait.
+    pub queue_ns: u64,
     pub ix: LimitIx,
     pub own_keys: Arc<AtomicU64>,
     pub max_keys: u64,
@@ -226,6 +228,7 @@ impl Engine {
         let (pending, left) = before.map(|before| before.hand_over(&info, now_ns)).unwrap_or_default();
         Some(Arc::new(Bound {
             capacity: limit.capacity(),
+            queue_ns: limit.algorithm.queue_ns(),
             ix,
             own_keys,
             max_keys: limit.max_keys.unwrap_or(u64::MAX),

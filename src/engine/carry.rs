@@ -189,6 +189,9 @@ impl Many {
 fn cut(held: &SlotCell, bucket: &Bucket, at_ns: u64) -> SlotCell {
     let mut held = *held;
     held.cell.first_ns = held.cell.first_ns.min(at_ns);
-    held.cell.fin = held.cell.fin.min(bucket.scaled(at_ns).saturating_add(bucket.cost(held.cell.spent)));
+    held.cell.fin = held
+        .cell
+        .fin
+        .min(bucket.scaled(at_ns).saturating_add(held.cell.refunded).saturating_add(bucket.cost(held.cell.spent)));
     held
 }

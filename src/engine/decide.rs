@@ -12,7 +12,7 @@ use super::read::{At, Figures};
 use super::shard::{Shard, shard_of};
 use super::spend::Spend;
 use super::{Answer, Ask, AskError, Engine, MAX_ASKS, Op, Outcome, Reason};
-use crate::algorithms::{Wait, decide};
+use crate::algorithms::{Verdict, decide};
 use crate::id::KeyHash;
 use crate::limits::OnFull;
 use crate::planted::{self, PlantedBug};
@@ -32,17 +32,12 @@ struct Item<'a> {
     /// Its entry, where anything is held.
     id: Option<u32>,
     verdict: Verdict,
+    /// None when the verdict is to admit.
+    reason: Option<Reason>,
+    /// Admitted, but the table of keys is full: nothing is taken.
+    uncounted: bool,
     /// Whether it was newly counted as an own key.
     reserved: bool,
-}
-
-/// One key's own decision.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
-    Admitted,
-    /// Admitted, but the table of keys is full.
-    Uncounted,
-    Denied(Reason, Wait),
 }
 
 /// A request, as its keys see it.
@@ -80,14 +75,14 @@ impl Engine {
         let request = Request { op, at: self.at(now_ns.max(shard.last_ns)) };
         let mut item = Item::new(bound, key, u64::from(ask.cost));
         self.judge(&mut shard, &mut item, &request);
-        let admitted = !matches!(item.verdict, Verdict::Denied(..));
-        if admitted {
+        let allowed = !item.denies();
+        if item.admits() {
             self.take(&mut shard, &mut item, &request);
         }
         let (outcome, urgent) = self.outcome(&mut shard, &item, &request);
         drop(shard);
-        let allowed = admitted || !matches!(op, Op::Check | Op::Peek);
-        Ok(Some(Answer { allowed, summary: 0, results: vec![outcome], urgent }))
+        let summary = (!outcome.limit.is_shadow()).then_some(0);
+        Ok(Some(Answer { allowed, summary, results: vec![outcome], urgent }))
     }
 
     fn decide_several(
@@ -104,9 +99,10 @@ impl Engine {
         for item in &mut items {
             self.judge(&mut guards[item.guard], item, &request);
         }
-        let admitted = items.iter().all(|item| !matches!(item.verdict, Verdict::Denied(..)));
+        let admitted = !items.iter().any(Item::denies);
         for item in &mut items {
-            match admitted {
+            // A limit in shadow mode takes what it would have taken enforced: nothing of what it would have denied.
+            match admitted && item.admits() {
                 true => self.take(&mut guards[item.guard], item, &request),
                 false => self.unreserve(item),
             }
@@ -141,21 +137,24 @@ impl Engine {
         item.id = shard.find(bound.info.ix, item.key);
         let takes = match request.op {
             Op::Reset => true,
-            _ => item.cost > 0,
+            // Of what is not held nothing can be given back.
+            Op::Refund => item.cost > 0 && item.id.is_some(),
+            Op::Check | Op::Peek | Op::Debit => item.cost > 0,
         };
         if !takes {
             return;
         }
         if matches!(request.op, Op::Check | Op::Peek) {
             let level = shard.level(item.id, &bound.info, &request.at);
-            match decide(&level, bound.capacity, item.cost) {
-                Wait::None => {}
-                Wait::Never => item.verdict = Verdict::Denied(Reason::CostOverLimit, Wait::Never),
-                wait => item.verdict = Verdict::Denied(Reason::Quota, wait),
-            }
+            item.verdict = decide(&level, bound.capacity, bound.queue_ns, item.cost);
+            item.reason = match item.verdict {
+                Verdict::Admitted(_) => None,
+                Verdict::After(_) => Some(Reason::Quota),
+                Verdict::Never => Some(Reason::CostOverLimit),
+            };
         }
         let counted = item.id.is_some_and(|id| shard.slab[id].standing.counted().is_some());
-        if item.verdict == Verdict::Admitted && !counted {
+        if item.admits() && !counted {
             self.reserve(item, request.op);
         }
     }
@@ -166,7 +165,7 @@ impl Engine {
         let keys = [(&self.own_keys, self.settings.max_keys), (&*bound.own_keys, bound.max_keys)];
         if op == Op::Peek {
             if bound.on_full == OnFull::Deny && keys.iter().any(|(count, max)| count.load(Ordering::Relaxed) >= *max) {
-                item.verdict = Verdict::Denied(Reason::TableFull, Wait::After(TABLE_FULL_RETRY_NS));
+                item.deny_for_full_table();
             }
             return;
         }
@@ -180,10 +179,10 @@ impl Engine {
         self.unreserve(item);
         if op == Op::Check && bound.on_full == OnFull::Deny {
             self.counters.full_denied.fetch_add(1, Ordering::Relaxed);
-            item.verdict = Verdict::Denied(Reason::TableFull, Wait::After(TABLE_FULL_RETRY_NS));
+            item.deny_for_full_table();
         } else {
             self.counters.full_allowed.fetch_add(1, Ordering::Relaxed);
-            item.verdict = Verdict::Uncounted;
+            item.uncounted = true;
         }
     }
 
@@ -199,9 +198,10 @@ impl Engine {
         let takes = match request.op {
             Op::Peek => false,
             Op::Reset => !planted::has(PlantedBug::ResetIgnored),
+            Op::Refund => item.cost > 0 && item.id.is_some(),
             Op::Check | Op::Debit => item.cost > 0,
         };
-        if !takes || item.verdict == Verdict::Uncounted {
+        if !takes || item.uncounted {
             return;
         }
         let (info, now_ns) = (&item.bound.info, request.at.now_ns);
@@ -213,6 +213,7 @@ impl Engine {
         }
         match request.op {
             Op::Reset => shard.reset(id, info, now_ns),
+            Op::Refund => shard.refund(id, info, &request.at, item.cost),
             op => shard.spend(id, &Spend { info, now_ns, tokens: item.cost, debit: op == Op::Debit }),
         }
     }
@@ -221,23 +222,18 @@ impl Engine {
     fn outcome(&self, shard: &mut Shard, item: &Item<'_>, request: &Request) -> (Outcome, bool) {
         let bound = item.bound;
         let figures = Figures::of(&shard.level(item.id, &bound.info, &request.at), bound.capacity);
-        let (reason, retry_after) = match item.verdict {
-            Verdict::Denied(reason, wait) => (Some(reason), wait),
-            _ => (None, Wait::None),
-        };
         let unsent = item.id.map_or(0, |id| shard.slab[id].unsent);
         let urgent = match request.op {
             Op::Check | Op::Debit => self.is_urgent(unsent, bound.capacity, figures.remaining),
-            Op::Reset => item.verdict == Verdict::Admitted,
-            Op::Peek => false,
+            Op::Reset => !item.uncounted,
+            Op::Peek | Op::Refund => false,
         };
         let outcome = Outcome {
             limit: Arc::clone(&bound.limit),
-            allowed: reason.is_none(),
-            reason,
+            verdict: item.verdict,
+            reason: item.reason,
             used: figures.used,
             remaining: figures.remaining,
-            retry_after,
             reset_after_ns: figures.reset_after_ns,
             next_after_ns: figures.next_after_ns,
         };
@@ -254,7 +250,22 @@ impl Engine {
 
 impl<'a> Item<'a> {
     fn new(bound: &'a Arc<Bound>, key: KeyHash, cost: u64) -> Self {
-        Self { bound, key, cost, guard: 0, id: None, verdict: Verdict::Admitted, reserved: false }
+        let verdict = Verdict::Admitted(0);
+        Self { bound, key, cost, guard: 0, id: None, verdict, reason: None, uncounted: false, reserved: false }
+    }
+
+    /// Whether the limit itself admits.
+    fn admits(&self) -> bool {
+        self.reason.is_none()
+    }
+
+    /// Whether the request fails on it.
+    fn denies(&self) -> bool {
+        !self.admits() && !self.bound.limit.is_shadow()
+    }
+
+    fn deny_for_full_table(&mut self) {
+        (self.verdict, self.reason) = (Verdict::After(TABLE_FULL_RETRY_NS), Some(Reason::TableFull));
     }
 }
 
@@ -280,21 +291,20 @@ fn combine<'a>(bindings: &'a Bindings, asks: &[Ask<'_>]) -> Result<(Vec<Item<'a>
 }
 
 /// Which result speaks for all.
-fn summary(results: &[Outcome], admitted: bool) -> usize {
-    let wait = |outcome: &Outcome| match outcome.retry_after {
-        Wait::None => (0, 0),
-        Wait::After(ns) => (1, ns),
-        Wait::Never => (2, 0),
+fn summary(results: &[Outcome], admitted: bool) -> Option<usize> {
+    let wait = |outcome: &Outcome| match outcome.verdict {
+        Verdict::Admitted(_) => (0, 0),
+        Verdict::After(ns) => (1, ns),
+        Verdict::Never => (2, 0),
     };
-    let mut best = 0;
-    for (index, outcome) in results.iter().enumerate() {
+    let mut enforced = results.iter().enumerate().filter(|(_, outcome)| !outcome.limit.is_shadow());
+    let first = enforced.next()?;
+    let better = |(best, at): (&Outcome, usize), (index, outcome): (usize, &'_ Outcome)| {
         let better = match admitted {
-            true => outcome.remaining < results[best].remaining,
-            false => wait(outcome) > wait(&results[best]),
+            true => outcome.remaining < best.remaining,
+            false => wait(outcome) > wait(best),
         };
-        if better {
-            best = index;
-        }
-    }
-    best
+        if better { index } else { at }
+    };
+    Some(enforced.fold(first.0, |best, next| better((&results[best], best), next)))
 }

@@ -25,7 +25,7 @@ const _: () = assert!(size_of::<Entry>() == 64);
 #[derive(Debug)]
 pub(super) enum Held {
     Nothing,
-    /// Exactly one cell, never reset, without debits, of the slot that `at` tells. Its own writer's changes are unsent
+    /// Exactly one cell, never reset, without debits and refunds, of the slot that `at` tells. Its own writer's changes are unsent
     /// exactly while `Entry::unsent` is above 0.
     One {
         replica: ReplicaIx,
@@ -182,7 +182,7 @@ impl Held {
     pub fn plain(info: &ShapeInfo, only: &SlotCell) -> Option<Self> {
         let cell = &only.cell;
         let at = match info.shape {
-            Shape::Window { .. } => only.slot,
+            Shape::Window(_) => only.slot,
             Shape::Bucket(_) => cell.first_ns,
         };
         let plain = Held::One { replica: only.replica, at, spent: cell.spent, fin: cell.fin.into() };
@@ -193,10 +193,10 @@ impl Held {
 /// The cell of the small form.
 pub(super) fn one(info: &ShapeInfo, replica: ReplicaIx, at: u64, spent: u64, fin: Fin) -> SlotCell {
     let (slot, first_ns) = match info.shape {
-        Shape::Window { .. } => (at, u64::MAX),
+        Shape::Window(_) => (at, u64::MAX),
         Shape::Bucket(bucket) => (bucket.slot(at), at),
     };
-    SlotCell { slot, replica, cell: Cell { n: 0, spent, first_ns, fin: fin.into(), debited: 0 } }
+    SlotCell { slot, replica, cell: Cell { spent, first_ns, fin: fin.into(), ..Cell::empty(0) } }
 }
 
 impl Many {

@@ -213,7 +213,8 @@ impl Shard {
                 return;
             }
             let many = entry.many(info, own);
-            let base = Base { mark: many.held_under(), t: item.cell.fin, d: item.cell.debited };
+            let net = item.cell.fin.saturating_sub(item.cell.refunded);
+            let base = Base { mark: many.held_under(), t: net, d: item.cell.debited };
             many.base_unsaved |= many.merge_base(oldest, &base) == Merged::Changed;
         });
     }
@@ -229,7 +230,8 @@ impl Shard {
             let at = cells.binary_search_by_key(&(item.slot, own), |cell| (cell.slot, cell.replica));
             let Ok(at) = at else { return true };
             let held = &cells[at].cell;
-            (item.cell.n, item.cell.spent) > (held.n, held.spent)
+            let more = item.cell.spent > held.spent || item.cell.refunded > held.refunded;
+            item.cell.n > held.n || (item.cell.n == held.n && more)
         })
     }
 }

@@ -46,7 +46,7 @@ pub const MAX_KEY_BYTES: usize = 1024;
 /// The most (limit, key, cost) in one request.
 pub const MAX_ASKS: usize = 64;
 /// The most items in one [`Part`]: with any form of cell and the largest values it stays below 16 KiB on the wire.
-pub const MAX_PART_ITEMS: usize = 128;
+pub const MAX_PART_ITEMS: usize = 112;
 
 /// How an engine is set up.
 #[derive(Clone, Debug)]

@@ -98,7 +98,7 @@ impl ShapeInfo {
     fn new(ix: ShapeIx, shape: Shape, retention: &Retention, nodes: u32) -> Self {
         let overdraft = match &shape {
             Shape::Bucket(bucket) => bucket.overdraft_scaled(nodes),
-            Shape::Window { .. } => 0,
+            Shape::Window(_) => 0,
         };
         Self { ix, shape, slot_ns: shape.slot_ns(), kept_ns: shape.kept_ns(retention), overdraft, nodes }
     }
@@ -106,13 +106,13 @@ impl ShapeInfo {
     pub fn bucket(&self) -> Option<&Bucket> {
         match &self.shape {
             Shape::Bucket(bucket) => Some(bucket),
-            Shape::Window { .. } => None,
+            Shape::Window(_) => None,
         }
     }
 
     /// The slot of an instant.
     pub fn slot(&self, t_ns: u64) -> u64 {
-        t_ns / self.slot_ns
+        self.shape.slot(t_ns)
     }
 
     pub fn slot_start_ns(&self, slot: u64) -> u64 {

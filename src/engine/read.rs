@@ -5,7 +5,7 @@ use super::names::ShapeInfo;
 use super::shard::Shard;
 use crate::algorithms::Level;
 use crate::algorithms::bucket::{Bucket, BucketLevel, Walk};
-use crate::algorithms::window::WindowLevel;
+use crate::algorithms::window::{Window, WindowLevel};
 use crate::limits::Shape;
 
 /// When, and how far ahead cells count already.
@@ -60,18 +60,18 @@ impl Figures {
 
 impl Shard {
     /// What counts against a key; `id` is None when nothing is held of it.
-    pub fn level(&mut self, id: Option<u32>, info: &ShapeInfo, at: &At) -> AnyLevel<'_> {
+    pub fn level<'a>(&'a mut self, id: Option<u32>, info: &'a ShapeInfo, at: &At) -> AnyLevel<'a> {
         match &info.shape {
             Shape::Bucket(bucket) => {
                 let walk = id.map_or(Walk::default(), |id| self.slab[id].walk(info, bucket, at));
                 AnyLevel::Bucket(bucket.level(walk.t, at.now_ns))
             }
-            Shape::Window { kind, window_ns } => {
+            Shape::Window(window) => {
                 self.counts.clear();
                 if let Some(id) = id {
-                    self.slab[id].counts(info, at, &mut self.counts);
+                    self.slab[id].counts(window, info, at, &mut self.counts);
                 }
-                AnyLevel::Window(WindowLevel::new(*kind, *window_ns, at.now_ns, &self.counts))
+                AnyLevel::Window(window.level(at.now_ns, &self.counts))
             }
         }
     }
@@ -83,23 +83,24 @@ impl Entry {
         info.slot(at.now_ns.saturating_add(at.max_skew_ns)).max(self.mark().slot)
     }
 
-    /// Tokens by window, from the previous window on.
-    fn counts(&self, info: &ShapeInfo, at: &At, counts: &mut Vec<(u64, u64)>) {
-        let first = info.slot(at.now_ns).saturating_sub(1);
+    /// Tokens by slot, as far as slots count: what was spent, without what was given back.
+    pub fn counts(&self, window: &Window, info: &ShapeInfo, at: &At, counts: &mut Vec<(u64, u64)>) {
+        let first = window.first_counted(at.now_ns);
         let last = self.last_counted(info, at);
         self.read(info, |cells, _| {
             let from = cells.partition_point(|cell| cell.slot < first);
-            for cell in cells[from..].iter().take_while(|cell| cell.slot <= last) {
-                match counts.last_mut() {
-                    Some((slot, sum)) if *slot == cell.slot => *sum = sum.saturating_add(cell.cell.spent),
-                    _ => counts.push((cell.slot, cell.cell.spent)),
-                }
+            let to = cells.partition_point(|cell| cell.slot <= last).max(from);
+            for slot in cells[from..to].chunk_by(|a, b| a.slot == b.slot) {
+                let spent = slot.iter().fold(0u64, |sum, one| sum.saturating_add(one.cell.spent));
+                let refunded = slot.iter().fold(0u128, |sum, one| sum.saturating_add(one.cell.refunded));
+                let refunded = u64::try_from(refunded).unwrap_or(u64::MAX);
+                counts.push((slot[0].slot, spent.saturating_sub(refunded)));
             }
         });
     }
 
     /// A bucket's walk up to what counts now.
-    fn walk(&mut self, info: &ShapeInfo, bucket: &Bucket, at: &At) -> Walk {
+    pub fn walk(&mut self, info: &ShapeInfo, bucket: &Bucket, at: &At) -> Walk {
         let last = self.last_counted(info, at);
         match &mut self.held {
             Held::Many(many) => many.walk(info, bucket, info.slot(at.now_ns), last),

@@ -1,11 +1,12 @@
-//! What a decision changes in an entry: spends, debits, resets. Each is by this node itself, so each is to be drained.
+//! What a decision changes in an entry: spends, debits, refunds, resets. Each is by this node itself, so each is to be drained.
 
 use super::entry::{Entry, Held, Many, one};
 use super::names::ShapeInfo;
+use super::read::At;
 use super::shard::Shard;
 use crate::algorithms::bucket::Bucket;
 use crate::crdt::{Cell, Mark, ReplicaIx};
-use crate::limits::MIN_MARK_KEPT_NS;
+use crate::limits::{MIN_MARK_KEPT_NS, Shape};
 use crate::planted::{self, PlantedBug};
 
 /// Tokens to be taken from a key.
@@ -27,6 +28,12 @@ impl Shard {
         });
     }
 
+    /// Gives tokens back of what counts now.
+    pub fn refund(&mut self, id: u32, info: &ShapeInfo, at: &At, tokens: u64) {
+        let own = self.own;
+        self.change_own(id, |entry| entry.refund(own, info, at, tokens));
+    }
+
     /// Gives a key its full allowance back.
     pub fn reset(&mut self, id: u32, info: &ShapeInfo, now_ns: u64) {
         let own = self.own;
@@ -38,6 +45,31 @@ impl Shard {
 }
 
 impl Entry {
+    /// Gives up to `tokens` back of what counts now, newest slot first. False when nothing does.
+    fn refund(&mut self, own: ReplicaIx, info: &ShapeInfo, at: &At, tokens: u64) -> bool {
+        match &info.shape {
+            Shape::Bucket(bucket) => {
+                let owed = bucket.level(self.walk(info, bucket, at).t, at.now_ns).debt;
+                let slot = info.slot(at.now_ns);
+                owed > 0 && self.many(info, own).change_cell(own, slot, |cell| bucket.refund(cell, owed, tokens))
+            }
+            Shape::Window(window) => {
+                let mut counts = Vec::new();
+                self.counts(window, info, at, &mut counts);
+                let mut left = tokens;
+                for (slot, count) in counts.into_iter().rev() {
+                    let back = left.min(count);
+                    if back > 0 {
+                        left -= back;
+                        let give = |cell: &mut Cell| cell.refunded = cell.refunded.saturating_add(back.into());
+                        self.many(info, own).change_cell(own, slot, give);
+                    }
+                }
+                left < tokens
+            }
+        }
+    }
+
     fn spend(&mut self, own: ReplicaIx, spend: &Spend<'_>) {
         let slot = spend.info.slot(spend.now_ns);
         if !self.spend_small(own, slot, spend) {
@@ -89,11 +121,7 @@ impl Entry {
                 return;
             }
         }
-        let many = self.many(info, own);
-        let (slot, n) = many.slots.mark().place(slot);
-        spend.add_to(many.slots.own_cell(slot, own, n));
-        many.touched(slot);
-        many.unsent_from = many.unsent_from.min(slot);
+        self.many(info, own).change_cell(own, slot, |cell| spend.add_to(cell));
     }
 
     fn reset(&mut self, own: ReplicaIx, info: &ShapeInfo, now_ns: u64) {
@@ -105,6 +133,15 @@ impl Entry {
 }
 
 impl Many {
+    /// Changes the own cell of a slot, or where the mark has it written. True, for it is to be drained.
+    fn change_cell(&mut self, own: ReplicaIx, slot: u64, f: impl FnOnce(&mut Cell)) -> bool {
+        let (slot, n) = self.slots.mark().place(slot);
+        f(self.slots.own_cell(slot, own, n));
+        self.touched(slot);
+        self.unsent_from = self.unsent_from.min(slot);
+        true
+    }
+
     /// A mark above all that is held; what is below it is dropped. `debited` are the debits this forgives.
     pub fn make_mark(&mut self, info: &ShapeInfo, now_ns: u64, debited: u64) -> Mark {
         let current = info.slot(now_ns);

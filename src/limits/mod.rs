@@ -8,7 +8,7 @@ mod shape;
 mod spec;
 mod written;
 
-pub use limit::{Algorithm, Limit, LimitName, MAX_LIMIT, OnFull, Policy};
+pub use limit::{Algorithm, Enforce, Limit, LimitName, MAX_LIMIT, OnFull, Policy};
 pub use set::{DuplicateLimit, LimitSet, MAX_LIMITS};
 pub use shape::{MIN_MARK_KEPT_NS, Retention, Shape};
-pub use spec::{LATER_FIELDS, LimitSpec, SpecError, parse_duration};
+pub use spec::{LATER_FIELDS, LimitSpec, MAX_SLOTS, SpecError, parse_duration};

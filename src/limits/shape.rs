@@ -1,7 +1,7 @@
 //! Shapes: all that gives a cell's numbers meaning, and how long its slots matter.
 
 use crate::algorithms::bucket::Bucket;
-use crate::algorithms::window::Kind;
+use crate::algorithms::window::Window;
 use crate::time::SECOND;
 
 /// A bucket's reset mark is kept at least this long, nanoseconds.
@@ -23,40 +23,37 @@ impl Default for Retention {
 }
 
 /// State is addressed by (shape, key hash). A window's L is not part of its shape, so that changing it keeps what was
-/// used; a bucket's cells mean nothing without L, W, C and g.
+/// used; a bucket's cells mean nothing without L, W, C and g, and its queue says how much may be owed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Shape {
-    /// `fixed_window` and `sliding_window`.
-    Window {
-        /// Which.
-        kind: Kind,
-        /// W, nanoseconds, above 0.
-        window_ns: u64,
-    },
-    /// `token_bucket`.
+    /// `fixed_window`, `sliding_window` and `sliding_log`.
+    Window(Window),
+    /// `token_bucket` and `leaky_bucket`.
     Bucket(Bucket),
 }
 
 impl Shape {
-    /// The length of a slot, nanoseconds.
+    /// The unit in which slots are numbered, nanoseconds: a slot's number times this is its start.
     pub fn slot_ns(&self) -> u64 {
         match self {
-            Self::Window { window_ns, .. } => *window_ns,
+            Self::Window(window) => window.slot_ns(),
             Self::Bucket(bucket) => bucket.slot_ns,
         }
     }
 
     /// The slot of an instant.
     pub fn slot(&self, t_ns: u64) -> u64 {
-        t_ns / self.slot_ns()
+        match self {
+            Self::Window(window) => window.slot(t_ns),
+            Self::Bucket(bucket) => bucket.slot(t_ns),
+        }
     }
 
     /// How long after its **end** a slot is kept, nanoseconds: a constant of the shape.
     pub fn kept_ns(&self, retention: &Retention) -> u64 {
         let skew = retention.max_skew_ns.saturating_mul(2);
         match self {
-            Self::Window { kind: Kind::Fixed, .. } => skew,
-            Self::Window { kind: Kind::Sliding, window_ns } => window_ns.saturating_add(skew),
+            Self::Window(window) => window.look_back_ns().saturating_add(skew),
             Self::Bucket(bucket) => {
                 let refill = match bucket.limit {
                     0 => u64::MAX,
@@ -83,13 +80,22 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algorithms::calendar::{Calendar, Period, Zone};
 
     #[test]
     fn the_oldest_live_slot_is_the_first_not_expired() {
         let retention = Retention::default();
-        let bucket = Shape::Bucket(Bucket { limit: 10, window_ns: SECOND, capacity: 10, slot_ns: SECOND / 16 });
-        for shape in [Shape::Window { kind: Kind::Sliding, window_ns: 7 * SECOND }, bucket] {
-            for now in (1_000 * SECOND..1_020 * SECOND).step_by(10_000_019) {
+        let bucket =
+            Shape::Bucket(Bucket { limit: 10, window_ns: SECOND, capacity: 10, slot_ns: SECOND / 16, queue_ns: 0 });
+        let berlin = Calendar { period: Period::Day, zone: Zone::new("Europe/Berlin").unwrap() };
+        let windows = [
+            Window::Sliding { window_ns: 7 * SECOND },
+            Window::Slots { window_ns: 7 * SECOND, slots: 7 },
+            Window::Log { window_ns: 7 * SECOND },
+            Window::Calendar(berlin),
+        ];
+        for shape in windows.map(Shape::Window).into_iter().chain([bucket]) {
+            for now in (1_000_000 * SECOND..1_000_020 * SECOND).step_by(10_000_019) {
                 let oldest = shape.oldest_live_slot(now, &retention);
                 assert!(shape.expires_ns(oldest, &retention) > now);
                 assert!(shape.expires_ns(oldest - 1, &retention) <= now);

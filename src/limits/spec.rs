@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, Limit, LimitName, MAX_LIMIT, OnFull};
+use super::{Algorithm, Enforce, Limit, LimitName, MAX_LIMIT, OnFull};
+use crate::algorithms::calendar::{Calendar, Period, Zone};
 use crate::time::{MS, SECOND};
 
 /// A limit's definition as it stands in a configuration or a request. Every field may be absent, and every value is as
@@ -16,12 +17,29 @@ pub struct LimitSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
     /// Tokens per window, 0 to 2^63 - 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
-    /// A duration: a whole number and one of `ms s m h d`.
+    /// A duration: a whole number and one of `ms s m h d`; with `align = "calendar"` one of `day week month year`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<String>,
+    /// `sliding_window`: how many sub-windows; two weighted counters when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<i64>,
+    /// `fixed_window`: `epoch` or `calendar`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub align: Option<String>,
+    /// With `align = "calendar"`: whose midnight, a name of the IANA database; `UTC` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
     /// A bucket's capacity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<i64>,
+    /// `leaky_bucket`: a duration, the longest that a request may be made to wait for its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// `deny` or `shadow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enforce: Option<String>,
     /// Only `eventual` in this version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consistency: Option<String>,
@@ -44,17 +62,23 @@ pub struct SpecError {
 }
 
 /// Fields that a later version will know: refused by name, so that nobody believes them to be in force.
-pub const LATER_FIELDS: [&str; 6] = ["slots", "queue", "enforce", "align", "key_type", "on_partition"];
+pub const LATER_FIELDS: [&str; 1] = ["on_partition"];
+
+/// The most sub-windows of a `sliding_window`: a key holds a cell for each and for each replica, and a check reads all.
+pub const MAX_SLOTS: i64 = 1_000;
 
 impl LimitSpec {
     /// The limit that this defines.
     pub fn check(&self) -> Result<Limit, SpecError> {
+        let name = self.checked_name()?;
+        let (algorithm, window_ns) = self.checked_algorithm()?;
         let limit = Limit {
-            name: self.checked_name()?,
-            algorithm: self.checked_algorithm()?,
+            name,
+            algorithm,
             limit: whole("limit", self.limit, 0)?.ok_or_else(|| missing("limit", "tokens per window, e.g. 100"))?,
-            window_ns: self.checked_window()?,
+            window_ns,
             burst: whole("burst", self.burst, 1)?,
+            enforce: self.enforce.as_deref().map(parse_enforce).transpose()?.unwrap_or_default(),
             max_keys: whole("max_keys", self.max_keys, 1)?,
             on_full: self.on_full.as_deref().map(parse_on_full).transpose()?,
         };
@@ -67,8 +91,9 @@ impl LimitSpec {
                 _ => error("consistency", format!("{word:?} is no consistency; this version knows \"eventual\"")),
             });
         }
-        if limit.burst.is_some() && limit.algorithm != Algorithm::TokenBucket {
-            return Err(error("burst", format!("only a token_bucket has one, not a {}", limit.algorithm.as_str())));
+        if limit.burst.is_some() && !limit.algorithm.is_bucket() {
+            let only = "only a token_bucket or leaky_bucket has one";
+            return Err(error("burst", format!("{only}, not a {}", limit.algorithm.as_str())));
         }
         fits_integers(&limit)?;
         Ok(limit)
@@ -82,15 +107,60 @@ impl LimitSpec {
             .ok_or_else(|| error("name", format!("{:?} is no limit name: 1 to 64 of A-Z a-z 0-9 . _ : / -", self.name)))
     }
 
-    fn checked_algorithm(&self) -> Result<Algorithm, SpecError> {
-        match self.algorithm.as_deref() {
-            None | Some("sliding_window") => Ok(Algorithm::SlidingWindow),
-            Some("fixed_window") => Ok(Algorithm::FixedWindow),
-            Some("token_bucket" | "leaky_bucket") => Ok(Algorithm::TokenBucket),
-            Some(later @ ("sliding_log" | "concurrency")) => {
-                Err(error("algorithm", format!("{later:?} is not in this version; {KNOWN_ALGORITHMS}")))
+    /// How it counts, and W.
+    fn checked_algorithm(&self) -> Result<(Algorithm, u64), SpecError> {
+        let word = self.algorithm.as_deref().unwrap_or("sliding_window");
+        let known = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
+        if word == "concurrency" {
+            return Err(error("algorithm", format!("{word:?} is not in this version; {KNOWN_ALGORITHMS}")));
+        }
+        if !known.contains(&word) {
+            return Err(error("algorithm", format!("{word:?} is no algorithm; {KNOWN_ALGORITHMS}")));
+        }
+        let only = |field, written: bool, of: &str| match written && word != of {
+            true => Err(error(field, format!("only a {of} has it, not a {word}"))),
+            false => Ok(()),
+        };
+        only("slots", self.slots.is_some(), "sliding_window")?;
+        only("queue", self.queue.is_some(), "leaky_bucket")?;
+        only("align", self.align.is_some(), "fixed_window")?;
+        if let Some(calendar) = self.checked_calendar()? {
+            return Ok((Algorithm::CalendarWindow(calendar), calendar.period.nominal_ns()));
+        }
+        let window_ns = self.checked_window()?;
+        let algorithm = match word {
+            "fixed_window" => Algorithm::FixedWindow,
+            "sliding_window" => {
+                self.checked_slots(window_ns)?.map_or(Algorithm::SlidingWindow, Algorithm::SlidingSlots)
             }
-            Some(other) => Err(error("algorithm", format!("{other:?} is no algorithm; {KNOWN_ALGORITHMS}"))),
+            "sliding_log" => Algorithm::SlidingLog,
+            _ => match self.checked_queue()? {
+                0 => Algorithm::TokenBucket,
+                queue_ns => Algorithm::LeakyBucket(queue_ns),
+            },
+        };
+        Ok((algorithm, window_ns))
+    }
+
+    fn checked_calendar(&self) -> Result<Option<Calendar>, SpecError> {
+        match self.align.as_deref() {
+            None | Some("epoch") if self.time_zone.is_some() => {
+                Err(error("time_zone", "only a window with `align = \"calendar\"` has one".to_owned()))
+            }
+            None | Some("epoch") => Ok(None),
+            Some("calendar") => {
+                let window = self.window.as_deref().ok_or_else(|| missing("window", PERIODS))?;
+                let period = Period::ALL.into_iter().find(|period| period.as_str() == window);
+                let no_period = || error("window", format!("{window:?} is no page of a calendar: {PERIODS}"));
+                let zone = self.time_zone.as_deref().unwrap_or("UTC");
+                let no_zone = || {
+                    let like = "a name of the IANA database, e.g. \"Europe/Berlin\"";
+                    error("time_zone", format!("no time zone is called {zone:?}: {like}"))
+                };
+                let period = period.ok_or_else(no_period)?;
+                Ok(Some(Calendar { period, zone: Zone::new(zone).ok_or_else(no_zone)? }))
+            }
+            Some(other) => Err(error("align", format!("{other:?} is neither \"epoch\" nor \"calendar\""))),
         }
     }
 
@@ -99,16 +169,39 @@ impl LimitSpec {
         match parse_duration(window) {
             Some(0) => Err(error("window", "a window of 0 counts nothing; write at least \"1ms\"".to_owned())),
             Some(ns) if ns <= MAX_LIMIT => Ok(ns),
-            _ => Err(error(
-                "window",
-                format!("{window:?} is no duration: a whole number and one of ms s m h d, e.g. \"60s\""),
-            )),
+            _ if Period::ALL.iter().any(|period| period.as_str() == window) => {
+                Err(error("window", format!("{window:?} needs a fixed_window with `align = \"calendar\"`")))
+            }
+            _ => Err(error("window", no_duration(window))),
         }
+    }
+
+    fn checked_slots(&self, window_ns: u64) -> Result<Option<u32>, SpecError> {
+        let Some(slots) = self.slots else { return Ok(None) };
+        if !(1..=MAX_SLOTS).contains(&slots) {
+            return Err(error("slots", format!("{slots} is out of bounds: 1 to {MAX_SLOTS}")));
+        }
+        if !window_ns.is_multiple_of(slots as u64) {
+            let problem = format!("a window of {window_ns} ns cannot be cut into {slots} of whole nanoseconds");
+            return Err(error("slots", problem));
+        }
+        Ok(Some(slots as u32))
+    }
+
+    fn checked_queue(&self) -> Result<u64, SpecError> {
+        let Some(queue) = self.queue.as_deref() else { return Ok(0) };
+        parse_duration(queue).filter(|ns| *ns <= MAX_LIMIT).ok_or_else(|| error("queue", no_duration(queue)))
     }
 }
 
-const KNOWN_ALGORITHMS: &str =
-    "this version knows \"fixed_window\", \"sliding_window\", \"token_bucket\" and \"leaky_bucket\"";
+const PERIODS: &str = "one of \"day\", \"week\", \"month\" and \"year\"";
+
+fn no_duration(text: &str) -> String {
+    format!("{text:?} is no duration: a whole number and one of ms s m h d, e.g. \"60s\"")
+}
+
+const KNOWN_ALGORITHMS: &str = "this version knows \"fixed_window\", \"sliding_window\", \"sliding_log\", \
+     \"token_bucket\" and \"leaky_bucket\"";
 
 fn error(field: &'static str, problem: String) -> SpecError {
     SpecError { field, problem }
@@ -126,6 +219,14 @@ fn whole(field: &'static str, value: Option<i64>, least: i64) -> Result<Option<u
     }
 }
 
+fn parse_enforce(word: &str) -> Result<Enforce, SpecError> {
+    match word {
+        "deny" => Ok(Enforce::Deny),
+        "shadow" => Ok(Enforce::Shadow),
+        _ => Err(error("enforce", format!("{word:?} is neither \"deny\" nor \"shadow\""))),
+    }
+}
+
 fn parse_on_full(word: &str) -> Result<OnFull, SpecError> {
     match word {
         "allow" => Ok(OnFull::Allow),
@@ -136,8 +237,10 @@ fn parse_on_full(word: &str) -> Result<OnFull, SpecError> {
 
 /// Refuses a limit for which the products in a decision would leave 128 bits.
 fn fits_integers(limit: &Limit) -> Result<(), SpecError> {
-    // A bucket's T goes up to L*t + W*(C + a cost); times end at 2^63, costs at 2^32. Overdraft room saturates.
-    let rate = u128::from(limit.limit).checked_mul(1 << 63);
+    // A bucket's T goes up to L*(t + queue) + W*(C + a cost); times and queues end at 2^63, costs at 2^32. Overdraft room
+    // saturates.
+    let latest = if limit.algorithm.queue_ns() > 0 { 1 << 64 } else { 1 << 63 };
+    let rate = u128::from(limit.limit).checked_mul(latest);
     let full = u128::from(limit.capacity()).checked_add(1 << 32).and_then(|c| c.checked_mul(limit.window_ns.into()));
     match rate.zip(full).and_then(|(a, b)| a.checked_add(b)) {
         Some(_) => Ok(()),
@@ -190,7 +293,26 @@ mod tests {
         };
         assert!(with(&|_| {}).is_ok());
         assert_eq!(with(&|s| s.name = "a b".into()), Err("name"));
-        assert_eq!(with(&|s| s.algorithm = Some("sliding_log".into())), Err("algorithm"));
+        assert_eq!(with(&|s| s.algorithm = Some("concurrency".into())), Err("algorithm"));
+        assert_eq!(with(&|s| s.slots = Some(0)), Err("slots"));
+        assert_eq!(with(&|s| s.slots = Some(1001)), Err("slots"));
+        assert_eq!(with(&|s| s.slots = Some(7)), Err("slots"));
+        assert_eq!(with(&|s| (s.algorithm, s.slots) = (Some("sliding_log".into()), Some(2))), Err("slots"));
+        assert_eq!(with(&|s| s.queue = Some("1s".into())), Err("queue"));
+        assert_eq!(with(&|s| (s.algorithm, s.queue) = (Some("leaky_bucket".into()), Some("1".into()))), Err("queue"));
+        let fixed = |s: &mut LimitSpec| s.algorithm = Some("fixed_window".into());
+        assert_eq!(with(&|s| s.align = Some("calendar".into())), Err("align"));
+        assert_eq!(with(&|s| (fixed(s), s.align = Some("moon".into())).0), Err("align"));
+        assert_eq!(with(&|s| (fixed(s), s.align = Some("calendar".into())).0), Err("window"));
+        assert_eq!(with(&|s| (fixed(s), s.window = Some("day".into())).0), Err("window"));
+        assert_eq!(with(&|s| (fixed(s), s.time_zone = Some("UTC".into())).0), Err("time_zone"));
+        let calendar = |s: &mut LimitSpec, zone: &str| {
+            fixed(s);
+            (s.align, s.window, s.time_zone) = (Some("calendar".into()), Some("day".into()), Some(zone.into()));
+        };
+        assert!(with(&|s| calendar(s, "Europe/Berlin")).is_ok());
+        assert_eq!(with(&|s| calendar(s, "Europe/Atlantis")), Err("time_zone"));
+        assert_eq!(with(&|s| s.enforce = Some("maybe".into())), Err("enforce"));
         assert_eq!(with(&|s| s.limit = None), Err("limit"));
         assert_eq!(with(&|s| s.limit = Some(-1)), Err("limit"));
         assert_eq!(with(&|s| s.window = Some("0s".into())), Err("window"));

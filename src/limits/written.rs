@@ -4,24 +4,41 @@ use super::{Algorithm, Limit, LimitSpec, OnFull};
 use crate::time::{MS, SECOND};
 
 impl LimitSpec {
-    /// The definition that makes this limit.
+    /// The definition that makes this limit. What was left to its default is said too, where it changes decisions.
     pub fn of(limit: &Limit) -> Self {
         let tokens = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
         let burst = limit.burst.unwrap_or(limit.limit).max(1);
-        Self {
+        let mut spec = Self {
             name: limit.name.to_string(),
             algorithm: Some(limit.algorithm.as_str().to_owned()),
             limit: Some(tokens(limit.limit)),
             window: Some(duration(limit.window_ns)),
-            // What it comes to, said also where it was left to its default.
-            burst: (limit.algorithm == Algorithm::TokenBucket).then(|| tokens(burst)),
+            burst: limit.algorithm.is_bucket().then(|| tokens(burst)),
+            enforce: limit.is_shadow().then(|| "shadow".to_owned()),
             consistency: Some("eventual".to_owned()),
             max_keys: limit.max_keys.map(tokens),
             on_full: limit.on_full.map(|on_full| match on_full {
                 OnFull::Allow => "allow".to_owned(),
                 OnFull::Deny => "deny".to_owned(),
             }),
+            ..Self::default()
+        };
+        match limit.algorithm {
+            Algorithm::SlidingSlots(slots) => spec.slots = Some(slots.into()),
+            Algorithm::LeakyBucket(queue_ns) => spec.queue = Some(duration(queue_ns)),
+            Algorithm::CalendarWindow(calendar) => {
+                spec.window = Some(calendar.period.as_str().to_owned());
+                spec.align = Some("calendar".to_owned());
+                spec.time_zone = Some(calendar.zone.as_str().to_owned());
+            }
+            _ => {}
         }
+        spec
+    }
+
+    /// The definition as text: the same for limits that decide alike, on every platform.
+    pub fn canonical(limit: &Limit) -> String {
+        serde_json::to_string(&Self::of(limit)).expect("plain fields always serialise")
     }
 }
 
@@ -35,21 +52,40 @@ mod tests {
 
     #[test]
     fn what_is_written_makes_the_same_limit() {
-        for (algorithm, burst) in [("fixed_window", None), ("sliding_window", None), ("token_bucket", Some(7))] {
+        let text = |text: &str| Some(text.to_owned());
+        let bases = [
+            LimitSpec { algorithm: text("fixed_window"), ..LimitSpec::default() },
+            LimitSpec { algorithm: text("sliding_window"), ..LimitSpec::default() },
+            LimitSpec { slots: Some(10), ..LimitSpec::default() },
+            LimitSpec { algorithm: text("sliding_log"), enforce: text("shadow"), ..LimitSpec::default() },
+            LimitSpec { algorithm: text("token_bucket"), burst: Some(7), ..LimitSpec::default() },
+            LimitSpec { algorithm: text("leaky_bucket"), queue: text("250ms"), burst: Some(7), ..LimitSpec::default() },
+        ];
+        for base in bases {
             for window in ["1ms", "1500ms", "60s", "365d"] {
                 let spec = LimitSpec {
                     name: "a/b".into(),
-                    algorithm: Some(algorithm.into()),
                     limit: Some(i64::MAX / 1_000_000_000),
-                    window: Some(window.into()),
-                    burst,
+                    window: text(window),
                     max_keys: Some(3),
-                    on_full: Some("deny".into()),
-                    ..LimitSpec::default()
+                    on_full: text("deny"),
+                    ..base.clone()
                 };
                 let limit = spec.check().unwrap();
                 assert_eq!(LimitSpec::of(&limit).check().unwrap(), limit);
             }
         }
+        let month = LimitSpec {
+            name: "m".into(),
+            algorithm: text("fixed_window"),
+            limit: Some(1),
+            window: text("month"),
+            align: text("calendar"),
+            time_zone: text("asia/tokyo"),
+            ..LimitSpec::default()
+        };
+        let limit = month.check().unwrap();
+        assert_eq!(LimitSpec::of(&limit).time_zone, text("Asia/Tokyo"));
+        assert_eq!(LimitSpec::of(&limit).check().unwrap(), limit);
     }
 }

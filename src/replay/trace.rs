@@ -119,9 +119,10 @@ fn op<'de, D: Deserializer<'de>>(from: D) -> Result<Op, D::Error> {
         "check" => Ok(Op::Check),
         "peek" => Ok(Op::Peek),
         "debit" => Ok(Op::Debit),
+        "refund" => Ok(Op::Refund),
         "reset" => Ok(Op::Reset),
-        "refund" | "set_limit" => Err(D::Error::custom(format_args!("`op`: {word:?} is not in this version"))),
-        _ => Err(D::Error::custom(format_args!("`op`: {word:?} is none of check, peek, debit and reset"))),
+        "set_limit" => Err(D::Error::custom(format_args!("`op`: {word:?} is not in this version"))),
+        _ => Err(D::Error::custom(format_args!("`op`: {word:?} is none of check, peek, debit, refund and reset"))),
     }
 }
 
@@ -164,7 +165,6 @@ mod tests {
             ),
             (r#"{"at_ns":-1,"op":"check","checks":[]}"#, "`at_ns` to be a whole number"),
             (r#"{"at_ns":9223372036854775809,"op":"check","checks":[]}"#, "`at_ns` to be a whole number"),
-            (r#"{"at_ns":5,"op":"refund","checks":[]}"#, "`op`: \"refund\" is not in this version"),
             (r#"{"at_ns":5,"op":"set_limit","set":{"name":"l"}}"#, "`op`: \"set_limit\" is not in this version"),
             (r#"{"at_ns":5,"op":"take","checks":[]}"#, "`op`: \"take\" is none of"),
             (r#"{"at_ns":5,"op":"check"}"#, "missing field `checks`"),

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use tidegate::algorithms::Wait;
+use tidegate::algorithms::Verdict;
 use tidegate::limits::Retention;
 use tidegate::node::Sizes;
 
@@ -73,7 +73,7 @@ pub fn request(node: usize, ms: u64, cost: u64, outcome: Outcome) -> Request {
         answered_ns,
         slot_from_ns: sent_ns,
         slot_to_ns: answered_ns,
-        before: Wait::None,
+        before: Verdict::Admitted(0),
         outcome,
     }
 }

@@ -1,7 +1,7 @@
 //! No admission that what its node held would have denied. What others hear in between only adds to what is held, and a
 //! wait told is the least: so a request decided before the wait was over must have been denied.
 
-use tidegate::algorithms::Wait;
+use tidegate::algorithms::Verdict;
 
 use super::known::probes_by_life;
 use crate::history::{History, Outcome, Probe, Request};
@@ -26,9 +26,9 @@ fn against_its_word(history: &History, request: &Request) -> bool {
         return false;
     }
     match request.before {
-        Wait::None => false,
-        Wait::After(ns) => request.slot_to_ns < request.slot_from_ns.saturating_add(ns),
-        Wait::Never => true,
+        Verdict::Admitted(_) => false,
+        Verdict::After(ns) => request.slot_to_ns < request.slot_from_ns.saturating_add(ns),
+        Verdict::Never => true,
     }
 }
 
@@ -68,9 +68,9 @@ mod tests {
     fn admitted_against_its_own_word() {
         let mut history = quiet();
         history.requests = vec![request(0, 10, 1, Outcome::Admitted)];
-        history.requests[0].before = Wait::After(2 * MS);
+        history.requests[0].before = Verdict::After(2 * MS);
         assert_eq!(broken(&history), Vec::<String>::new());
-        history.requests[0].before = Wait::After(3 * MS);
+        history.requests[0].before = Verdict::After(3 * MS);
         assert_eq!(broken(&history).len(), 1);
     }
 

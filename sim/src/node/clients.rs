@@ -153,7 +153,7 @@ impl Asker {
             answered_ns: u64::MAX,
             slot_from_ns,
             slot_to_ns: u64::MAX,
-            before: before.retry_after,
+            before: before.verdict,
             outcome: Outcome::Unknown,
         });
         let path = match op {

@@ -1,6 +1,6 @@
 //! What clients ask, and the trials of what they are told.
 
-use tidegate::algorithms::Wait;
+use tidegate::algorithms::Verdict;
 use tidegate::engine::{self, Answer, Op, Reason};
 
 use super::world::{Due, EXPIRED_AFTER_NS, World};
@@ -49,7 +49,7 @@ impl World {
             answered_ns: u64::MAX,
             slot_from_ns: slot_ns,
             slot_to_ns: u64::MAX,
-            before: peeked.results[0].retry_after,
+            before: peeked.results[0].verdict,
             outcome: Outcome::Unknown,
         });
         let answer = engine.decide(slot_ns, op, &ask).expect("schedules ask for what there is");
@@ -64,7 +64,7 @@ impl World {
             let mut seen = self.record.seen();
             seen.states.hit_if(outcome == Outcome::Denied, Sometimes::Denied);
             seen.states.hit_if(outcome == Outcome::TableFull, Sometimes::TableFull);
-            seen.states.hit_if(!answer.allowed && result.retry_after == Wait::Never, Sometimes::DeniedNever);
+            seen.states.hit_if(!answer.allowed && result.verdict == Verdict::Never, Sometimes::DeniedNever);
             let beyond = op == Op::Debit && peeked.results[0].remaining < u64::from(cost);
             seen.states.hit_if(beyond, Sometimes::DebitBeyondLimit);
         }
@@ -115,7 +115,7 @@ impl World {
                 trial.admitted += u64::from(allowed);
                 continue;
             }
-            if let Wait::After(ns) = answer.results[0].retry_after {
+            if let Verdict::After(ns) = answer.results[0].verdict {
                 trial.retry_after_ns = Some(ns);
                 trial.admitted_early = Some(self.peek(node, key, ns - 1)?.allowed);
             }

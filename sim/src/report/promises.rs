@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use tidegate::algorithms::Wait;
+use tidegate::algorithms::Verdict;
 use tidegate::limits::Algorithm;
 
 use super::keys::is_steady;
@@ -159,9 +159,9 @@ pub fn recovery(history: &History, key: usize) -> Option<Held> {
         return None;
     }
     let waits = of_key().filter(|request| checks::near(history, request)).filter_map(|request| match request.before {
-        Wait::None => Some((0, request.cost)),
-        Wait::After(ns) => Some((ns, request.cost)),
-        Wait::Never => None,
+        Verdict::Admitted(_) => Some((0, request.cost)),
+        Verdict::After(ns) => Some((ns, request.cost)),
+        Verdict::Never => None,
     });
     let (longest_ns, cost) = waits.fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
     let terms = Terms { cost, ..Terms::new(&history.schedule, limit) };
@@ -248,7 +248,7 @@ mod tests {
         let mut history = quiet();
         let bucket = crate::load::limit("token_bucket", 10, 1, 20);
         history.limits = vec![bucket.check().expect("a good limit")];
-        let waits = Request { before: Wait::After(3_500 * MS), ..request(0, 500, 2, Outcome::Denied) };
+        let waits = Request { before: Verdict::After(3_500 * MS), ..request(0, 500, 2, Outcome::Denied) };
         history.requests = vec![waits, request(1, 500, 1, Outcome::Admitted)];
         // 7 nodes more may each owe 30; the last 2 tokens, and 2 s for clocks that are apart.
         assert_eq!(recovery(&history, 0), Some(Held { is: 3.5, bound: 21.2 + 2.0 }));

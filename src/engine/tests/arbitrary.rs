@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::algorithms::bucket::Bucket;
-use crate::algorithms::window::Kind;
+use crate::algorithms::calendar::{Calendar, Period, Zone};
+use crate::algorithms::window::Window;
 use crate::crdt::{Base, Cell, Mark};
 use crate::id::KeyHash;
 use crate::limits::{MAX_LIMIT, Shape};
@@ -25,11 +26,18 @@ fn shape() -> impl Strategy<Value = Shape> {
         4 => Just(own),
         4 => Just(window),
         1 => (any::<bool>(), positive()).prop_map(|(fixed, window_ns)| {
-            Shape::Window { kind: if fixed { Kind::Fixed } else { Kind::Sliding }, window_ns }
+            Shape::Window(if fixed { Window::Fixed { window_ns } } else { Window::Sliding { window_ns } })
         }),
-        1 => (number(), positive(), number(), positive()).prop_map(|(limit, window_ns, capacity, slot_ns)| {
-            Shape::Bucket(Bucket { limit, window_ns, capacity, slot_ns })
+        1 => (positive(), 1..=u32::MAX).prop_map(|(window_ns, slots)| Shape::Window(Window::Slots { window_ns, slots })),
+        1 => positive().prop_map(|window_ns| Shape::Window(Window::Log { window_ns })),
+        1 => prop::sample::select(&Period::ALL[..]).prop_map(|period| {
+            Shape::Window(Window::Calendar(Calendar { period, zone: Zone::held("Nowhere/At_all").unwrap() }))
         }),
+        1 => (number(), positive(), number(), positive(), number()).prop_map(
+            |(limit, window_ns, capacity, slot_ns, queue_ns)| {
+                Shape::Bucket(Bucket { limit, window_ns, capacity, slot_ns, queue_ns })
+            }
+        ),
     ]
 }
 
@@ -44,11 +52,11 @@ fn group(keys: Vec<KeyHash>) -> impl Strategy<Value = Group> {
         let slot = prop_oneof![4 => now.saturating_sub(3)..now.saturating_add(1), 1 => 0..now.saturating_add(1)];
         let key = prop::sample::select(keys.clone());
         let n = || prop_oneof![0..3u32, any::<u32>()];
-        let cell = (key.clone(), slot.clone(), n(), number(), number(), wide(), number()).prop_map(
-            |(key, slot, n, spent, first_ns, fin, debited)| KeyCell {
+        let cell = (key.clone(), slot.clone(), n(), number(), number(), wide(), number(), wide()).prop_map(
+            |(key, slot, n, spent, first_ns, fin, debited, refunded)| KeyCell {
                 key,
                 slot,
-                cell: Cell { n, spent, first_ns, fin, debited },
+                cell: Cell { n, spent, first_ns, fin, debited, refunded },
             },
         );
         let mark = (key.clone(), slot.clone(), n(), number()).prop_map(|(key, slot, n, until_ns)| KeyMark {
@@ -68,7 +76,7 @@ fn group(keys: Vec<KeyHash>) -> impl Strategy<Value = Group> {
 
 proptest! {
     #[test]
-    fn does_no_harm(groups in prop::collection::vec(group(keys()), 1..8), op in 0..4usize, waits in prop::collection::vec(number(), 3)) {
+    fn does_no_harm(groups in prop::collection::vec(group(keys()), 1..8), op in 0..5usize, waits in prop::collection::vec(number(), 3)) {
         let engine = engine("a", Settings::default());
         let limits = |tokens| set(&[limit("b", "token_bucket", tokens, "10s", None), limit("w", "sliding_window", 10, "10s", None)]);
         engine.install(T0, limits(10));
@@ -76,7 +84,7 @@ proptest! {
         for (at, group) in groups.iter().enumerate() {
             let from = replica("p", at as u64 % 3);
             let _ = engine.merge(now, &from, std::slice::from_ref(group));
-            let op = [Op::Check, Op::Peek, Op::Debit, Op::Reset][(op + at) % 4];
+            let op = [Op::Check, Op::Peek, Op::Debit, Op::Refund, Op::Reset][(op + at) % 5];
             for limit in ["b", "w"] {
                 let outcome = one(&engine, now, op, limit, "k", 2);
                 prop_assert!(outcome.remaining <= 12);

@@ -20,7 +20,7 @@ fn used(engine: &Engine, now: u64) -> u64 {
 }
 
 fn take(engine: &Engine, now: u64, tokens: u32) {
-    assert!(one(engine, now, Op::Check, "l", "k", tokens).allowed);
+    assert!(one(engine, now, Op::Check, "l", "k", tokens).allowed());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn under_load_a_change_locks_nobody_out() {
                     engine.install(now, bucket(after));
                 }
                 for _ in 0..3 {
-                    admitted += u64::from(one(engine, now, Op::Check, "l", "k", 1).allowed && now >= settled);
+                    admitted += u64::from(one(engine, now, Op::Check, "l", "k", 1).allowed() && now >= settled);
                 }
                 if now % SECOND == 0 {
                     engine.sweep(now);
@@ -112,7 +112,7 @@ fn a_limit_that_one_node_alone_knows_for_a_minute() {
         b.install(now, limits);
         assert_eq!((used(&b, now), used(&a, now) >= 54), (used(&a, now), true));
         let left = 100 - used(&b, now) as u32;
-        assert!(!one(&b, now, Op::Peek, "l", "k", left + 1).allowed);
+        assert!(!one(&b, now, Op::Peek, "l", "k", left + 1).allowed());
         take(&b, now, left);
         exchange(&a, &b, now);
         assert_eq!(used(&a, now), 100);

@@ -60,7 +60,7 @@ fn no_spend_falls_between_two_lives() {
             let (engine, running) = (&engine, &running);
             scope.spawn(move || {
                 for key in 0..3_000 {
-                    assert!(one(engine, T0, Op::Check, "l", &format!("{thread}-{key}"), 1).allowed);
+                    assert!(one(engine, T0, Op::Check, "l", &format!("{thread}-{key}"), 1).allowed());
                 }
                 running.fetch_sub(1, Ordering::Relaxed);
             });
@@ -128,7 +128,7 @@ fn complete_is_complete() {
             scope.spawn(move || {
                 for key in 0..3_000 {
                     let now = clock.fetch_add(1_000, Ordering::Relaxed);
-                    assert!(one(engine, now, Op::Check, "l", &format!("{thread}-{key}"), 1).allowed);
+                    assert!(one(engine, now, Op::Check, "l", &format!("{thread}-{key}"), 1).allowed());
                 }
             });
         }
@@ -158,7 +158,7 @@ fn limits_change_under_load_and_no_debt_is_lost() {
             scope.spawn(move || {
                 for key in 0..2_000 {
                     let now = clock.load(Ordering::Relaxed);
-                    assert!(one(engine, now, Op::Check, "l", &format!("k{}", key % 50), 1).allowed);
+                    assert!(one(engine, now, Op::Check, "l", &format!("k{}", key % 50), 1).allowed());
                 }
                 running.fetch_sub(1, Ordering::Relaxed);
             });

@@ -15,7 +15,7 @@ fn strangers_are_refused_by_reason() {
     let (now, hello) = (mesh.now(1), mesh.nodes[1].gossip.hello(&mesh.now(1)));
     let later = [&MAGIC[..], &(PROTOCOL_VERSION + 1).to_le_bytes()[..], b"anything"].concat();
     let version = Refusal::Version { ours: PROTOCOL_VERSION, theirs: PROTOCOL_VERSION + 1 };
-    assert_eq!(version.to_string(), "protocol version 2, this node speaks 1");
+    assert_eq!(version.to_string(), "protocol version 3, this node speaks 2");
     assert_eq!(refused(&mut mesh, &later, true), version);
     assert_eq!(refused(&mut mesh, &hello, false), Refusal::Certificate(name(1)));
     assert!(matches!(refused(&mut mesh, &hello[..hello.len() - 1], true), Refusal::Malformed(_)));
