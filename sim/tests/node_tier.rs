@@ -105,7 +105,7 @@ fn a_cut_lets_pass_what_goes_the_other_way_and_ends_when_all_is_calm() {
 fn limits_change_at_their_time_on_nodes_that_run_and_those_that_do_not() {
     let schedule = drawn(find("converge").expect("it is there"), 1);
     let nothing = tidegate::limits::LimitSpec { limit: Some(0), ..schedule.limits[0].clone() };
-    let change = |node| What::Limit { node, limit: 0, spec: nothing.clone() };
+    let change = |node| What::Limit { node, limit: 0, spec: Box::new(nothing.clone()) };
     let events = vec![
         (2_510, change(0)),
         (2_400, What::Crash { node: 1 }),

@@ -25,7 +25,7 @@ pub fn change(drawing: &mut Drawing, rng: &mut StdRng) {
     let spec = changed(drawing, limit, rng);
     let mut at_ms = begin_ms(rng);
     for node in 0..drawing.nodes() {
-        drawing.at(at_ms, What::Limit { node, limit, spec: spec.clone() });
+        drawing.at(at_ms, What::Limit { node, limit, spec: Box::new(spec.clone()) });
         drawing.lasts_until(at_ms);
         at_ms += rng.random_range(0..1_500);
     }
@@ -38,11 +38,11 @@ pub fn change_in_cut(drawing: &mut Drawing, rng: &mut StdRng) {
     let healed_ms = drawing.faults_until_ms;
     for node in 0..drawing.nodes() {
         let spec = if node == 0 { &there } else { &here };
-        drawing.at(healed_ms - rng.random_range(500..1_500), What::Limit { node, limit, spec: spec.clone() });
+        drawing.at(healed_ms - rng.random_range(500..1_500), What::Limit { node, limit, spec: Box::new(spec.clone()) });
     }
     // Somebody makes up their mind.
     let last_ms = healed_ms + 500;
-    drawing.at(last_ms, What::Limit { node: 0, limit, spec: here });
+    drawing.at(last_ms, What::Limit { node: 0, limit, spec: Box::new(here) });
     drawing.lasts_until(last_ms);
 }
 

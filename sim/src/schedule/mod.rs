@@ -186,7 +186,7 @@ pub enum What {
         /// Index of the limit.
         limit: usize,
         /// What it is from now on.
-        spec: LimitSpec,
+        spec: Box<LimitSpec>,
     },
     /// Someone who does not belong to the cluster, or speaks otherwise, connects.
     Stranger {
