@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::problem::Problem;
+use crate::engine::Op;
 use crate::engine::spec::{self, AskSpec, Object};
 
 /// How long the body of a request may take to arrive.
@@ -73,7 +74,11 @@ pub(super) enum Asked<'a> {
 impl<'a> Asked<'a> {
     /// Parses a body.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Problem> {
-        parse::<Written<'a>>(body)?.form().map_err(Problem::bad_request)
+        let written = parse::<Written<'a>>(body)?;
+        if written.op.is_some() {
+            return Err(Problem::bad_request("`op` is for the requests of a batch: here the path says what is asked"));
+        }
+        written.form().map_err(Problem::bad_request)
     }
 
     /// All of it.
@@ -95,10 +100,13 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem
     serde_json::from_slice::<Object<T>>(body).map(|object| object.0).map_err(Problem::bad_request)
 }
 
-/// Both forms at once, before it is known which it is.
+/// All forms at once, before it is known which it is.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written<'a> {
+pub(super) struct Written<'a> {
+    /// What is to be done: in a batch only.
+    #[serde(default, deserialize_with = "op")]
+    pub(super) op: Option<Op>,
     #[serde(borrow, default, deserialize_with = "limit")]
     limit: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "key")]
@@ -110,12 +118,13 @@ struct Written<'a> {
 }
 
 impl<'a> Written<'a> {
-    fn form(self) -> Result<Asked<'a>, &'static str> {
+    /// What it asks, if it is one of the forms.
+    pub(super) fn form(self) -> Result<Asked<'a>, &'static str> {
         match self {
-            Self { limit: Some(limit), key: Some(key), cost, checks: None } => {
+            Self { limit: Some(limit), key: Some(key), cost, checks: None, .. } => {
                 Ok(Asked::One([AskSpec { limit, key, cost: cost.unwrap_or(1) }]))
             }
-            Self { limit: None, key: None, cost: None, checks: Some(checks) } => Ok(Asked::Listed(checks)),
+            Self { limit: None, key: None, cost: None, checks: Some(checks), .. } => Ok(Asked::Listed(checks)),
             Self { checks: Some(_), .. } => {
                 Err("both `checks` and `limit`, `key` or `cost`: a request is either one check or a list")
             }
@@ -124,6 +133,10 @@ impl<'a> Written<'a> {
             Self { key: None, .. } => Err("missing field `key`"),
         }
     }
+}
+
+fn op<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Op>, D::Error> {
+    spec::op(from).map(Some)
 }
 
 fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {

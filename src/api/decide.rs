@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 
 use super::body::{self, Asked, BODY_TIMEOUT};
+use super::explain::Explained;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::query::Query;
 use super::waits::Waits;
@@ -29,35 +30,59 @@ pub(super) fn handle(
     request: Request,
 ) -> impl Future<Output = Result<Response, Problem>> + Send + use<> {
     let (head, body) = request.into_parts();
-    let denial = settle(&app, op, &head);
+    let how = settle(&app, op, &head);
     let body = app.read(&head.headers, body);
     async move {
-        let denial = denial?;
-        let _in_flight = app.in_flight()?;
+        let how = how?;
+        let in_flight = app.in_flight()?;
         let body = body.await?;
         let asked = Asked::parse(&body)?;
-        app.answer(op, &asked, denial)
+        let mut decided = app.decide(op, &asked, how.explain)?;
+        if how.wait && decided.answer.delay_ns() > 0 {
+            drop(in_flight);
+            // In a box, so that a request which is not held need not have the room.
+            let held_ns = Box::pin(app.hold(decided.answer.delay_ns(), decided.waits)).await;
+            decided.waits = decided.waits.after(held_ns);
+        }
+        let denial = how.denial.filter(|_| !decided.answer.allowed);
+        let mut response = Response::new(Body::from(decided.document(&asked, denial)));
+        *response.status_mut() = denial.unwrap_or(StatusCode::OK);
+        headers::add(response.headers_mut(), &decided.answer, decided.waits);
+        response.headers_mut().insert(CONTENT_TYPE, if denial.is_some() { PROBLEM_JSON } else { JSON });
+        app.count(op, &decided);
+        Ok(response)
     }
 }
 
-/// What the head alone decides: whether the request is let in, and the status of a denied check.
-fn settle(app: &App, op: Op, head: &Parts) -> Result<Option<StatusCode>, Problem> {
-    if matches!(op, Op::Debit | Op::Refund | Op::Reset) {
-        authorise(&head.headers, app.service.settings.token.as_deref())?;
-    }
-    denial(app, op, &Query::read(&head.uri, if op == Op::Check { &["denied"] } else { &[] })?)
+/// What the head alone decides.
+struct How {
+    /// The status of a denied check; None for the operations whose every answer is 200.
+    denial: Option<StatusCode>,
+    /// Whether an admitted check is answered only when its turn has come.
+    wait: bool,
+    explain: bool,
 }
 
-/// The status of a denied check; None for the operations whose every answer is 200.
-fn denial(app: &App, op: Op, query: &Query) -> Result<Option<StatusCode>, Problem> {
-    match (op, query.value("denied")) {
-        (Op::Check, None) => Ok(Some(app.denied)),
-        (Op::Check, Some(status)) => match status.parse().ok().and_then(denied_status) {
-            Some(status) => Ok(Some(status)),
-            None => Err(Problem::bad_request("the query parameter `denied` is 200 or a status from 400 to 499")),
-        },
-        _ => Ok(None),
+/// Whether the request is let in, and how it is to be answered.
+fn settle(app: &App, op: Op, head: &Parts) -> Result<How, Problem> {
+    if needs_token(op) {
+        app.authorise(&head.headers)?;
     }
+    let is_check = op == Op::Check;
+    let query = Query::read(&head.uri, if is_check { &["denied", "explain", "wait"] } else { &["explain"] })?;
+    let denial = if is_check { Some(denied(app, &query)?) } else { None };
+    Ok(How { denial, wait: query.flag("wait")?, explain: query.flag("explain")? })
+}
+
+/// Whether an operation changes what was counted otherwise than a check does.
+pub(super) fn needs_token(op: Op) -> bool {
+    matches!(op, Op::Debit | Op::Refund | Op::Reset)
+}
+
+fn denied(app: &App, query: &Query) -> Result<StatusCode, Problem> {
+    let Some(status) = query.value("denied") else { return Ok(app.denied) };
+    let status = status.parse().ok().and_then(denied_status);
+    status.ok_or_else(|| Problem::bad_request("the query parameter `denied` is 200 or a status from 400 to 499"))
 }
 
 /// Checks the bearer token, where one is needed.
@@ -78,6 +103,23 @@ fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| black_box(differs | (a ^ b))) == 0
 }
 
+/// What a request was answered, and what is told beside it.
+pub(super) struct Decided {
+    pub(super) answer: Answer,
+    explained: Option<Vec<Explained>>,
+    pub(super) waits: Waits,
+    /// How long it was worked on, nanoseconds.
+    took_ns: u64,
+}
+
+impl Decided {
+    /// The JSON of it. `denial`: the status under which a denial goes out as a problem document; None where a denial is
+    /// an answer like any other.
+    pub(super) fn document(&self, asked: &Asked<'_>, denial: Option<StatusCode>) -> Vec<u8> {
+        document::answer(&self.answer, asked.specs(), self.waits, denial, self.explained.as_deref())
+    }
+}
+
 impl App {
     /// A place among the requests that are worked on.
     pub(super) fn in_flight(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
@@ -95,27 +137,32 @@ impl App {
         body::read(headers, body, self.service.settings.max_body, BODY_TIMEOUT)
     }
 
-    fn answer(&self, op: Op, asked: &Asked<'_>, denial: Option<StatusCode>) -> Result<Response, Problem> {
+    /// Lets in whoever may do what needs the token.
+    pub(super) fn authorise(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        authorise(headers, self.service.settings.token.as_deref())
+    }
+
+    /// Decides one request.
+    pub(super) fn decide(&self, op: Op, asked: &Asked<'_>, explain: bool) -> Result<Decided, Problem> {
         let service = &self.service;
         let start_ns = service.clock.monotonic_ns();
-        let answer = self.ask(service.slot_clock.now(start_ns), op, asked.specs());
-        let answer = answer.map_err(|error| Problem::of(&error, asked.listed()))?;
+        let now_ns = service.slot_clock.now(start_ns);
+        let refused = |error: AskError| Problem::of(&error, asked.listed());
+        let answer = self.ask(now_ns, op, asked.specs()).map_err(refused)?;
         if answer.urgent {
             service.urge.notify_one();
         }
+        let explained = if explain { Some(self.explain(now_ns, asked.specs()).map_err(refused)?) } else { None };
         let waits = Waits::new(service.slot_clock.slewing());
-        let denial = denial.filter(|_| !answer.allowed);
+        Ok(Decided { answer, explained, waits, took_ns: service.clock.monotonic_ns().saturating_sub(start_ns) })
+    }
 
-        let mut response = Response::new(Body::from(document::answer(&answer, asked.specs(), waits, denial)));
-        *response.status_mut() = denial.unwrap_or(StatusCode::OK);
-        headers::add(response.headers_mut(), &answer, waits);
-        response.headers_mut().insert(CONTENT_TYPE, if denial.is_some() { PROBLEM_JSON } else { JSON });
-
+    /// Counts what was decided.
+    pub(super) fn count(&self, op: Op, decided: &Decided) {
         if op == Op::Check {
-            self.metrics.decided(&answer, || service.engine.limits());
+            self.metrics.decided(&decided.answer, || self.service.engine.limits());
         }
-        self.metrics.took(op, service.clock.monotonic_ns().saturating_sub(start_ns));
-        Ok(response)
+        self.metrics.took(op, decided.took_ns);
     }
 
     fn ask(&self, now_ns: u64, op: Op, specs: &[AskSpec<'_>]) -> Result<Answer, AskError> {

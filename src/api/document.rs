@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::explain::Explained;
 use super::waits::Waits;
 use crate::algorithms::Verdict;
 use crate::engine::spec::AskSpec;
@@ -15,9 +16,15 @@ const RESULT_BYTES: usize = 256;
 
 /// An answer as JSON. `denial`: the status under which a denial goes out as a problem document; None where a denial is
 /// an answer like any other.
-pub(super) fn answer(answer: &Answer, asks: &[AskSpec<'_>], waits: Waits, denial: Option<StatusCode>) -> Vec<u8> {
+pub(super) fn answer(
+    answer: &Answer,
+    asks: &[AskSpec<'_>],
+    waits: Waits,
+    denial: Option<StatusCode>,
+    explained: Option<&[Explained]>,
+) -> Vec<u8> {
     let mut body = Vec::with_capacity(RESULT_BYTES * (1 + asks.len()));
-    let document = Document { answer, asks, waits, denial };
+    let document = Document { answer, asks, waits, denial, explained };
     serde_json::to_writer(&mut body, &document).expect("plain fields always serialise, and a Vec takes everything");
     body
 }
@@ -27,6 +34,7 @@ struct Document<'a> {
     asks: &'a [AskSpec<'a>],
     waits: Waits,
     denial: Option<StatusCode>,
+    explained: Option<&'a [Explained]>,
 }
 
 impl Serialize for Document<'_> {
@@ -43,7 +51,7 @@ impl Serialize for Document<'_> {
             "retry_after_ms",
             &answer.summary().filter(|_| !answer.allowed).and_then(|summary| retry_after_ms(summary, self.waits)),
         )?;
-        map.serialize_entry("delay_ms", &self.waits.ms(answer.delay_ns()))?;
+        map.serialize_entry("delay_ms", &self.waits.delay_ms(answer.delay_ns()))?;
         map.serialize_entry("results", &Results(self))?;
         if self.denial.is_some() {
             map.serialize_entry("violated-policies", &Violated(&answer.results))?;
@@ -57,7 +65,7 @@ struct Results<'a>(&'a Document<'a>);
 impl Serialize for Results<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let results = self.0.answer.results.iter().zip(self.0.asks);
-        to.collect_seq(results.map(|(outcome, ask)| Told {
+        to.collect_seq(results.enumerate().map(|(index, (outcome, ask))| Told {
             limit: outcome.limit.name.as_str(),
             key: &ask.key,
             allowed: outcome.allowed(),
@@ -67,7 +75,8 @@ impl Serialize for Results<'_> {
             remaining: outcome.remaining,
             retry_after_ms: retry_after_ms(outcome, self.0.waits),
             reset_after_ms: self.0.waits.ms(outcome.reset_after_ns),
-            delay_ms: self.0.waits.ms(outcome.delay_ns()),
+            delay_ms: self.0.waits.delay_ms(outcome.delay_ns()),
+            explain: self.0.explained.and_then(|all| all.get(index)),
         }))
     }
 }
@@ -86,6 +95,8 @@ struct Told<'a> {
     retry_after_ms: Option<u64>,
     reset_after_ms: u64,
     delay_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<&'a Explained>,
 }
 
 /// Null when admitted and when never; the reason tells the two apart.

@@ -3,10 +3,13 @@
 //! A check's way: [`body`] reads and parses what is asked, `decide` reads the clock once and asks the engine, [`headers`]
 //! and [`document`] write the answer. Whatever cannot be served is a [`problem`].
 
+mod batch;
 mod body;
 mod decide;
 mod document;
+mod explain;
 mod headers;
+mod hold;
 mod limits;
 mod metrics;
 mod problem;
@@ -22,9 +25,11 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tower_http::catch_panic::CatchPanicLayer;
 
+pub use self::batch::MAX_BATCH;
+pub use self::hold::{MAX_HELD, MAX_HOLD};
 use self::metrics::Metrics;
 pub use self::server::{HEAD_TIMEOUT, serve};
 use crate::engine::{Engine, Op};
@@ -56,6 +61,8 @@ pub struct Service {
     pub urge: Arc<Notify>,
     /// The node around the engine.
     pub node: Arc<dyn NodeView>,
+    /// Turns true when the node is to stop: then no answer is held any more.
+    pub stopping: watch::Receiver<bool>,
     /// Settings.
     pub settings: Settings,
 }
@@ -136,19 +143,22 @@ struct App {
     metrics: Metrics,
     denied: StatusCode,
     in_flight: Semaphore,
+    held: Semaphore,
 }
 
 /// All routes. A `denied_status` in the settings that [`denied_status`] does not know counts as 429.
 pub fn router(service: Service) -> Router {
     let denied = denied_status(service.settings.denied_status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     let metrics = Metrics::new();
-    let app = Arc::new(App { service, metrics, denied, in_flight: Semaphore::new(MAX_IN_FLIGHT) });
+    let (in_flight, held) = (Semaphore::new(MAX_IN_FLIGHT), Semaphore::new(MAX_HELD));
+    let app = Arc::new(App { service, metrics, denied, in_flight, held });
     Router::new()
         .route("/v1/check", post(|State(app), request| decide::handle(app, Op::Check, request)))
         .route("/v1/peek", post(|State(app), request| decide::handle(app, Op::Peek, request)))
         .route("/v1/debit", post(|State(app), request| decide::handle(app, Op::Debit, request)))
         .route("/v1/refund", post(|State(app), request| decide::handle(app, Op::Refund, request)))
         .route("/v1/reset", post(|State(app), request| decide::handle(app, Op::Reset, request)))
+        .route("/v1/batch", post(batch::handle))
         .route("/v1/usage", get(usage::by_query).post(usage::by_body))
         .route("/v1/limits", get(limits::all))
         .route("/v1/limits/{*name}", get(limits::one))

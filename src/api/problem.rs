@@ -57,12 +57,19 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// The JSON of it.
+    pub(super) fn document(&self) -> Vec<u8> {
         let title = self.status.canonical_reason().unwrap_or("Error");
         let document = Document { r#type: "about:blank", title, status: self.status.as_u16(), detail: &self.detail };
-        let body = serde_json::to_vec(&document).expect("four plain fields always serialise");
-        let mut response = (self.status, [(CONTENT_TYPE, PROBLEM_JSON)], Body::from(body)).into_response();
+        serde_json::to_vec(&document).expect("four plain fields always serialise")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Body::from(self.document());
+        let mut response = (self.status, [(CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let challenge = HeaderValue::from_static("Bearer realm=\"tidegate\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);

@@ -18,9 +18,6 @@ impl Query {
             let Some(name) = decode(name) else {
                 return Err(Problem::bad_request(format_args!("the query parameter {name:?} is not UTF-8 as %XX")));
             };
-            if name == "explain" {
-                return Err(Problem::bad_request("the query parameter `explain` is not in this version"));
-            }
             if !known.contains(&name.as_str()) {
                 let known = match known {
                     [] => "this route takes none".to_owned(),
@@ -38,6 +35,15 @@ impl Query {
             pairs.push((name, value));
         }
         Ok(Self(pairs))
+    }
+
+    /// Whether a parameter is `true`; one that is not there is not.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.value(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Problem::bad_request(format_args!("the query parameter `{name}` is `true` or `false`"))),
+        }
     }
 
     /// The value of a parameter.
@@ -84,7 +90,7 @@ mod tests {
         for (query, says) in [
             ("kee=1", "unknown query parameter `kee`"),
             ("key=1&key=2", "`key` is there twice"),
-            ("explain=true", "`explain` is not in this version"),
+            ("explain=true", "unknown query parameter `explain`"),
             ("key=%C3", "`key` is not UTF-8"),
             ("key=%G0", "`key` is not UTF-8"),
             ("key=%2", "`key` is not UTF-8"),

@@ -14,7 +14,7 @@ use super::decide::JSON;
 use super::problem::Problem;
 use super::query::Query;
 use super::{App, body};
-use crate::engine::spec;
+use crate::engine::{ReplicaUsage, Usage, spec};
 
 /// Which key.
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct Replica {
+pub(super) struct Replica {
     node: String,
     region: Option<String>,
     generation: u64,
@@ -68,15 +68,22 @@ impl App {
         let service = &self.service;
         let now_ns = service.slot_clock.now(service.clock.monotonic_ns());
         let usage = service.engine.usage(now_ns, limit, key).map_err(|error| Problem::of(&error, false))?;
-        let replicas = usage.replicas.iter().map(|one| Replica {
+        let limit = usage.limit.name.as_str();
+        let replicas = self.replicas(&usage);
+        Ok(json(&Document { limit, key, used: usage.used, remaining: usage.remaining, replicas }))
+    }
+
+    /// What each replica counted.
+    pub(super) fn replicas(&self, usage: &Usage) -> Vec<Replica> {
+        let node = &self.service.node;
+        let replica = |one: &ReplicaUsage| Replica {
             node: one.replica.node.to_string(),
-            region: service.node.region_of(&one.replica.node),
+            region: node.region_of(&one.replica.node),
             generation: one.replica.generation,
             used: one.used,
-            stale_ms: service.node.stale_ms(&one.replica),
-        });
-        let limit = usage.limit.name.as_str();
-        Ok(json(&Document { limit, key, used: usage.used, remaining: usage.remaining, replicas: replicas.collect() }))
+            stale_ms: node.stale_ms(&one.replica),
+        };
+        usage.replicas.iter().map(replica).collect()
     }
 }
 

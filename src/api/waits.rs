@@ -9,15 +9,26 @@ const MILLION: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     slewing: u64,
+    held_ns: u64,
 }
 
 impl Waits {
     /// `slewing`: how many parts of the slot clock are slewed down, as it says itself.
     pub(super) fn new(slewing: u64) -> Self {
-        Self { slewing }
+        Self { slewing, held_ns: 0 }
     }
 
-    fn told_ns(self, ns: u64) -> u64 {
+    /// The same for an answer that was held for so much of its delay already.
+    pub(super) fn after(self, held_ns: u64) -> Self {
+        Self { held_ns, ..self }
+    }
+
+    /// What is left of a delay, milliseconds.
+    pub(super) fn delay_ms(self, ns: u64) -> u64 {
+        self.ms(ns.saturating_sub(self.held_ns))
+    }
+
+    pub(super) fn told_ns(self, ns: u64) -> u64 {
         if self.slewing == 0 {
             return ns;
         }

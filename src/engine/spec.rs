@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::{Ask, MAX_ASKS};
+use super::{Ask, MAX_ASKS, Op};
 
 /// One part of a request as written. The engine checks the key's length and whether the limit exists.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -57,7 +57,20 @@ pub fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 
 /// Reads the field `checks`: a list of at most [`MAX_ASKS`].
 pub fn checks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<AskSpec<'de>>, D::Error> {
-    from.deserialize_seq(Checks)
+    from.deserialize_seq(List::new("checks", MAX_ASKS, "objects with `limit`, `key` and `cost`"))
+}
+
+/// Reads the field `op`: what is to be done.
+pub fn op<'de, D: Deserializer<'de>>(from: D) -> Result<Op, D::Error> {
+    let word = from.deserialize_str(Text("op"))?;
+    match &*word {
+        "check" => Ok(Op::Check),
+        "peek" => Ok(Op::Peek),
+        "debit" => Ok(Op::Debit),
+        "refund" => Ok(Op::Refund),
+        "reset" => Ok(Op::Reset),
+        _ => Err(D::Error::custom(format_args!("`op`: {word:?} is none of check, peek, debit, refund and reset"))),
+    }
 }
 
 /// A value that must be a JSON object.
@@ -122,25 +135,39 @@ impl Visitor<'_> for Whole {
     }
 }
 
-struct Checks;
+/// A list of at most `most` objects. Errors bear the name of the field and say which entry.
+pub struct List<T> {
+    field: &'static str,
+    most: usize,
+    of: &'static str,
+    entry: PhantomData<T>,
+}
 
-impl<'de> Visitor<'de> for Checks {
-    type Value = Vec<AskSpec<'de>>;
+impl<T> List<T> {
+    /// The list `field`; `of` says of what.
+    pub fn new(field: &'static str, most: usize, of: &'static str) -> Self {
+        Self { field, most, of, entry: PhantomData }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+    type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`checks` to be a list of 1 to {MAX_ASKS} objects with `limit`, `key` and `cost`")
+        write!(f, "`{}` to be a list of 1 to {} {}", self.field, self.most, self.of)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut checks = Vec::new();
+        let Self { field, most, .. } = self;
+        let mut entries = Vec::new();
         loop {
-            let next = list.next_element::<Object<AskSpec<'de>>>();
-            match next.map_err(|e| A::Error::custom(format_args!("`checks[{}]`: {e}", checks.len())))? {
-                None => return Ok(checks),
-                Some(_) if checks.len() == MAX_ASKS => {
-                    return Err(A::Error::custom(format_args!("`checks` has more than {MAX_ASKS} entries")));
+            let next = list.next_element::<Object<T>>();
+            match next.map_err(|e| A::Error::custom(format_args!("`{field}[{}]`: {e}", entries.len())))? {
+                None => return Ok(entries),
+                Some(_) if entries.len() == most => {
+                    return Err(A::Error::custom(format_args!("`{field}` has more than {most} entries")));
                 }
-                Some(Object(check)) => checks.push(check),
+                Some(Object(entry)) => entries.push(entry),
             }
         }
     }

@@ -204,6 +204,7 @@ where
         slot_clock: Arc::clone(&shared.slot_clock),
         urge: Arc::clone(&shared.urge),
         node: Arc::clone(shared) as Arc<dyn api::NodeView>,
+        stopping: shared.stopping.clone(),
         settings,
     };
     let mut stopping = shared.stopping.clone();

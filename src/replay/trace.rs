@@ -3,11 +3,11 @@
 use std::io::{self, BufRead, Read, Write};
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::Deserializer;
 
 use super::{Replay, StepError};
 use crate::engine::Op;
-use crate::engine::spec::{self, AskSpec, Object, Text, Whole};
+use crate::engine::spec::{self, AskSpec, Object, Whole};
 use crate::limits::LimitSet;
 
 /// The longest line of a trace, bytes.
@@ -97,7 +97,7 @@ fn decide(replay: &mut Replay, line: u64, text: &[u8], out: &mut impl Write) -> 
 struct Step<'a> {
     #[serde(deserialize_with = "at_ns")]
     at_ns: u64,
-    #[serde(deserialize_with = "op")]
+    #[serde(deserialize_with = "spec::op")]
     op: Op,
     #[serde(borrow, deserialize_with = "spec::checks")]
     checks: Vec<AskSpec<'a>>,
@@ -111,19 +111,6 @@ fn parse(text: &[u8]) -> Result<Step<'_>, String> {
 
 fn at_ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_u64(Whole { field: "at_ns", most: super::MAX_AT_NS })
-}
-
-fn op<'de, D: Deserializer<'de>>(from: D) -> Result<Op, D::Error> {
-    let word = from.deserialize_str(Text("op"))?;
-    match &*word {
-        "check" => Ok(Op::Check),
-        "peek" => Ok(Op::Peek),
-        "debit" => Ok(Op::Debit),
-        "refund" => Ok(Op::Refund),
-        "reset" => Ok(Op::Reset),
-        "set_limit" => Err(D::Error::custom(format_args!("`op`: {word:?} is not in this version"))),
-        _ => Err(D::Error::custom(format_args!("`op`: {word:?} is none of check, peek, debit, refund and reset"))),
-    }
 }
 
 #[cfg(test)]
@@ -165,7 +152,6 @@ mod tests {
             ),
             (r#"{"at_ns":-1,"op":"check","checks":[]}"#, "`at_ns` to be a whole number"),
             (r#"{"at_ns":9223372036854775809,"op":"check","checks":[]}"#, "`at_ns` to be a whole number"),
-            (r#"{"at_ns":5,"op":"set_limit","set":{"name":"l"}}"#, "`op`: \"set_limit\" is not in this version"),
             (r#"{"at_ns":5,"op":"take","checks":[]}"#, "`op`: \"take\" is none of"),
             (r#"{"at_ns":5,"op":"check"}"#, "missing field `checks`"),
             (r#"{"at_ns":5,"op":"check","checks":[]}"#, "`checks`: a request has 1 to 64"),

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::server::{problem, settings, start};
 
 /// Routes that take checks, and how they are called right.
-const DECIDING: [&str; 4] = ["/v1/check", "/v1/peek", "/v1/debit", "/v1/reset"];
+const DECIDING: [&str; 5] = ["/v1/check", "/v1/peek", "/v1/debit", "/v1/refund", "/v1/reset"];
 
 /// Every route that takes a body.
-const WITH_BODY: [&str; 5] = ["/v1/check", "/v1/peek", "/v1/debit", "/v1/reset", "/v1/usage"];
+const WITH_BODY: [&str; 6] = ["/v1/check", "/v1/peek", "/v1/debit", "/v1/refund", "/v1/reset", "/v1/usage"];
 
 const GOOD: &str = r#"{"limit":"hourly","key":"k"}"#;
 
@@ -108,7 +108,7 @@ async fn unknown_limits_take_nothing() {
 #[tokio::test]
 async fn routes_and_methods() {
     let server = start(settings()).await;
-    for unknown in ["/", "/v1", "/v1/check/", "/v1/refund", "/v1/batch", "/v1/authz", "/v1/limits/", "/openapi.json"] {
+    for unknown in ["/", "/v1", "/v1/check/", "/v1/refunds", "/v1/authz", "/v1/limits/", "/openapi.json"] {
         assert!(problem(&server.get(unknown).await, 404).contains(unknown));
         problem(&server.post(unknown, &json!({})).await, 404);
     }
@@ -117,7 +117,9 @@ async fn routes_and_methods() {
         ("/v1/check", "POST"),
         ("/v1/peek", "POST"),
         ("/v1/debit", "POST"),
+        ("/v1/refund", "POST"),
         ("/v1/reset", "POST"),
+        ("/v1/batch", "POST"),
         ("/v1/usage", "GET,HEAD,POST"),
         ("/v1/limits", "GET,HEAD"),
         ("/v1/limits/per-user", "GET,HEAD"),
@@ -142,11 +144,12 @@ async fn query_parameters() {
     let good = serde_json::from_str(GOOD).unwrap();
     for route in WITH_BODY {
         assert!(problem(&server.post(&format!("{route}?denyed=200"), &good).await, 400).contains("`denyed`"));
-        let detail = problem(&server.post(&format!("{route}?explain=true"), &good).await, 400);
-        assert!(detail.contains("`explain` is not in this version"), "{detail}");
+        let detail = problem(&server.post(&format!("{route}?explain=yes"), &good).await, 400);
+        assert!(detail.contains("`explain`"), "{detail}");
     }
     for route in &DECIDING[1..] {
         assert!(problem(&server.post(&format!("{route}?denied=200"), &good).await, 400).contains("`denied`"));
+        assert!(problem(&server.post(&format!("{route}?wait=true"), &good).await, 400).contains("`wait`"));
     }
     for status in ["", "2OO", "201", "302", "500", "99", "70000", "-200"] {
         let detail = problem(&server.post(&format!("/v1/check?denied={status}"), &good).await, 400);

@@ -6,4 +6,5 @@ mod answers;
 mod bad_input;
 mod connections;
 mod node;
+mod operations;
 mod server;

@@ -30,7 +30,7 @@ async fn limits() {
     let server = start(settings()).await;
     let all: Value = server.get("/v1/limits").await.json().unwrap();
     let names: Vec<_> = all["limits"].as_array().unwrap().iter().map(|limit| limit["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["burst", "closed", "hourly", "per-user", "team/a:b"]);
+    assert_eq!(names, ["burst", "closed", "hourly", "per-user", "queued", "quick", "team/a:b", "watched"]);
     let bucket = json!({"name": "burst", "algorithm": "token_bucket", "limit": 2, "window": "3s", "burst": 2, "consistency": "eventual"});
     assert_eq!(server.get("/v1/limits/burst").await.json::<Value>().unwrap(), bucket);
     let slashed = json!({"name": "team/a:b", "algorithm": "fixed_window", "limit": 10, "window": "500ms", "consistency": "eventual"});

@@ -13,7 +13,7 @@ use tidegate::id::{NodeName, ReplicaId, Secret};
 use tidegate::limits::{LimitSet, LimitSpec};
 use tidegate::time::{Clock, SECOND, SlotClock};
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// The start of a window of every length used here.
 pub const T0: u64 = 1_728_000_000 * SECOND;
@@ -43,6 +43,7 @@ pub struct Node {
     pub degraded: Mutex<Vec<String>>,
     pub not_ready: Mutex<Option<String>>,
     pub panics: AtomicBool,
+    pub stop: watch::Sender<bool>,
 }
 
 impl NodeView for Node {
@@ -123,13 +124,15 @@ pub fn settings() -> Settings {
     Settings { max_body: 128 << 10, denied_status: 429, token: None }
 }
 
-/// `sliding_window`, `fixed_window` and `token_bucket`, one of limit 0, one with a slash in its name.
+fn spec(name: &str, algorithm: &str, limit: i64, window: &str) -> LimitSpec {
+    let (algorithm, window) = (Some(algorithm.to_owned()), Some(window.to_owned()));
+    LimitSpec { name: name.into(), algorithm, limit: Some(limit), window, ..LimitSpec::default() }
+}
+
+/// Every algorithm family, one of limit 0, one with a slash in its name, two with queues, one in shadow mode.
 fn limits() -> LimitSet {
     let limit = |name: &str, algorithm: &str, limit, window: &str, burst| {
-        let (algorithm, window) = (Some(algorithm.to_owned()), Some(window.to_owned()));
-        let spec =
-            LimitSpec { name: name.into(), algorithm, limit: Some(limit), window, burst, ..LimitSpec::default() };
-        spec.check().unwrap()
+        LimitSpec { burst, ..spec(name, algorithm, limit, window) }.check().unwrap()
     };
     let all = [
         limit("per-user", "sliding_window", 3, "60s", None),
@@ -137,6 +140,9 @@ fn limits() -> LimitSet {
         limit("burst", "token_bucket", 2, "3s", Some(2)),
         limit("closed", "fixed_window", 0, "60s", None),
         limit("team/a:b", "fixed_window", 10, "500ms", None),
+        LimitSpec { queue: Some("2s".into()), ..spec("queued", "leaky_bucket", 1, "1s") }.check().unwrap(),
+        LimitSpec { queue: Some("600ms".into()), ..spec("quick", "leaky_bucket", 10, "1s") }.check().unwrap(),
+        LimitSpec { enforce: Some("shadow".into()), ..spec("watched", "fixed_window", 1, "60s") }.check().unwrap(),
     ];
     LimitSet::new(all).unwrap()
 }
@@ -153,6 +159,7 @@ pub fn service(settings: Settings) -> (Service, Arc<HandClock>, Arc<Node>) {
         slot_clock: Arc::new(SlotClock::start(0, T0, 0, 2 * SECOND)),
         urge: Arc::new(Notify::new()),
         node: node.clone(),
+        stopping: node.stop.subscribe(),
         settings,
     };
     (service, clock, node)
