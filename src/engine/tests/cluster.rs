@@ -24,11 +24,12 @@ enum Step {
     Sync(usize, usize),
 }
 
-fn steps(reset: bool, longest_wait: u64) -> impl Strategy<Value = Vec<Step>> {
+fn steps(returns: bool, longest_wait: u64) -> impl Strategy<Value = Vec<Step>> {
     let op = prop_oneof![
         8 => Just(Op::Check),
         1 => Just(Op::Debit),
-        u32::from(reset) => Just(Op::Reset),
+        u32::from(returns) => Just(Op::Reset),
+        u32::from(returns) => Just(Op::Refund),
     ];
     let node = 0..NODES;
     let step = prop_oneof![
@@ -192,6 +193,15 @@ fn spec() -> impl Strategy<Value = LimitSpec> {
             let algorithm = if sliding { "sliding_window" } else { "fixed_window" };
             limit("l", algorithm, tokens, &format!("{window}ms"), None)
         }),
+        (1..30i64, 10..400u64, 1..10i64, any::<bool>()).prop_map(|(tokens, slot, slots, log)| {
+            let algorithm = if log { "sliding_log" } else { "sliding_window" };
+            let window = format!("{}ms", slot * slots as u64);
+            LimitSpec { slots: (!log).then_some(slots), ..limit("l", algorithm, tokens, &window, None) }
+        }),
+        (1..30i64, 100..4_000u64, 1..30i64, 1..2_000u64).prop_map(|(tokens, window, burst, queue)| LimitSpec {
+            queue: Some(format!("{queue}ms")),
+            ..limit("l", "leaky_bucket", tokens, &format!("{window}ms"), Some(burst))
+        }),
     ]
 }
 
@@ -208,7 +218,7 @@ proptest! {
         }
     }
 
-    /// Once everything has arrived everybody reads the same, resets or not, as long as nothing arrived too late.
+    /// Once everything has arrived everybody reads the same, resets and refunds or not, as long as nothing arrived too late.
     #[test]
     fn all_converge(spec in spec(), steps in steps(true, 50 * MS)) {
         let mut cluster = Cluster::new(spec);

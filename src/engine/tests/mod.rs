@@ -1,6 +1,7 @@
 //! The engine as a whole.
 
 mod arbitrary;
+mod books;
 mod changes;
 mod cluster;
 mod exchange;
