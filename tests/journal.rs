@@ -267,8 +267,8 @@ fn a_memory_disk_can_be_full_fail_be_damaged_restored_and_of_another_version() {
     let mut store = disk.open().unwrap();
     assert_eq!(store.recover(&node("eu-1"), 0, sound).unwrap().have, [(life("eu-1", 5), 1)]);
     disk.restore(MemoryImage::default());
-    disk.set_format(2);
-    assert!(matches!(disk.open().err(), Some(StoreError::Version { ours: 1, theirs: 2, .. })));
+    disk.set_format(1);
+    assert!(matches!(disk.open().err(), Some(StoreError::Version { ours: 2, theirs: 1, .. })));
 }
 
 /// Names the folder for [`child_that_writes_until_killed`].

@@ -26,7 +26,7 @@ use crate::limits::LimitSet;
 use crate::time::SECOND;
 
 /// The version of the data folder's format; another one is refused.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
 
 /// What is written at once: all of it or nothing survives.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
