@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tidegate::algorithms::bucket::{Bucket, Walk};
 use tidegate::algorithms::window::Window;
 use tidegate::algorithms::{Level, Verdict};
-use tidegate::crdt::{Base, Cell, Mark, ReplicaIx, SlotCell, Slots};
+use tidegate::crdt::{Base, Cell, Mark, ReplicaIx, Slots};
 use tidegate::engine::{Answer, Ask, Engine, Op, Outcome, Settings};
 use tidegate::id::{NodeName, ReplicaId, Secret};
 use tidegate::limits::{LimitSet, LimitSpec, Shape};
@@ -240,9 +240,7 @@ fn read(content: &Value, slots: &Slots) -> Value {
 }
 
 fn read_window(window: &Window, slots: &Slots, now_ns: u64) -> u64 {
-    let spent = |cells: &[SlotCell]| (cells[0].slot, cells.iter().map(|c| c.cell.spent).sum());
-    let counts: Vec<_> = slots.cells().chunk_by(|a, b| a.slot == b.slot).map(spent).collect();
-    window.level(now_ns, &counts).used()
+    window.level(now_ns, slots.cells()).used()
 }
 
 fn wide(value: &Value) -> u128 {

@@ -1,21 +1,28 @@
 //! `sliding_window` with two counters, aligned to the epoch: `floor(prev * (W - t mod W) / W) + cur`.
 
 use super::Level;
+use crate::crdt::{SlotCell, by_slot, net_spent};
 
 /// The windows of one key at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TwoCounters<'a> {
     pub window_ns: u64,
     pub now_ns: u64,
-    /// (window number, tokens), ascending. Windows before the previous one may be there and do not count.
-    pub counts: &'a [(u64, u64)],
+    /// By slot. Windows before the previous one may be there and do not count.
+    pub cells: &'a [SlotCell],
 }
 
 impl TwoCounters<'_> {
     /// The tokens of window `k` that weigh on it as "previous", and those that weigh in full.
     fn split(&self, k: u64) -> (u64, u64) {
-        let prev = self.counts.iter().find(|c| Some(c.0) == k.checked_sub(1)).map_or(0, |c| c.1);
-        let cur = self.counts.iter().filter(|c| c.0 >= k).fold(0u64, |sum, c| sum.saturating_add(c.1));
+        let (mut prev, mut cur) = (0, 0u64);
+        for slot in by_slot(self.cells) {
+            match slot[0].slot {
+                number if number >= k => cur = cur.saturating_add(net_spent(slot)),
+                number if number.checked_add(1) == Some(k) => prev = net_spent(slot),
+                _ => {}
+            }
+        }
         (prev, cur)
     }
 }
@@ -48,7 +55,7 @@ impl Level for TwoCounters<'_> {
     fn wait_until_at_most(&self, tokens: u64) -> u64 {
         let first = self.now_ns / self.window_ns;
         // One window after the last that holds anything, only the weight of that one is left, and then nothing.
-        let last = self.counts.last().map_or(first, |c| c.0.max(first)).saturating_add(2);
+        let last = self.cells.last().map_or(first, |cell| cell.slot.max(first)).saturating_add(2);
         for k in first..=last {
             let (prev, cur) = self.split(k);
             let Some(room) = tokens.checked_sub(cur) else { continue };

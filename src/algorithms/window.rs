@@ -7,6 +7,7 @@ use super::Level;
 use super::calendar::Calendar;
 use super::sliding::TwoCounters;
 use super::whole::WholeSlots;
+use crate::crdt::{SlotCell, by_slot, net_spent};
 use crate::time::{MS, SECOND};
 
 /// A way to count by slots of time. Every `window_ns` is above 0.
@@ -89,15 +90,20 @@ impl Window {
         }
     }
 
-    /// What counts of the slots of one key, (slot, tokens) in ascending order. Slots that have left may be there and do
+    /// What counts of the cells of one key, which are in order of their slots. Slots that have left may be there and do
     /// not count.
-    pub fn level<'a>(&'a self, now_ns: u64, counts: &'a [(u64, u64)]) -> WindowLevel<'a> {
-        match self {
-            Self::Sliding { window_ns } => {
-                WindowLevel(Kind::Weighted(TwoCounters { window_ns: *window_ns, now_ns, counts }))
-            }
-            window => WindowLevel(Kind::Whole(WholeSlots { window, now_ns, counts })),
-        }
+    pub fn level<'a>(&'a self, now_ns: u64, cells: &'a [SlotCell]) -> WindowLevel<'a> {
+        let cells = &cells[cells.partition_point(|cell| cell.slot < self.first_counted(now_ns))..];
+        let used = by_slot(cells).fold(0u64, |sum, slot| sum.saturating_add(net_spent(slot)));
+        self.level_of(now_ns, cells, used)
+    }
+
+    /// The same of cells that all count, and of which it is known what they come to.
+    pub fn level_of<'a>(&'a self, now_ns: u64, cells: &'a [SlotCell], used: u64) -> WindowLevel<'a> {
+        WindowLevel(match self {
+            Self::Sliding { window_ns } => Kind::Weighted(TwoCounters { window_ns: *window_ns, now_ns, cells }),
+            window => Kind::Whole(WholeSlots { window, now_ns, cells, used }),
+        })
     }
 }
 
@@ -133,10 +139,17 @@ mod tests {
 
     use super::*;
     use crate::algorithms::calendar::{Period, Zone};
+    use crate::crdt::{Cell, ReplicaIx};
+
+    /// Cells of one replica: (slot, tokens).
+    fn cells(counts: &[(u64, u64)]) -> Vec<SlotCell> {
+        let cell = |spent| Cell { spent, ..Cell::empty(0) };
+        counts.iter().map(|&(slot, spent)| SlotCell { slot, replica: ReplicaIx(1), cell: cell(spent) }).collect()
+    }
 
     #[test]
     fn two_counters() {
-        let counts = [(6, 100), (7, 10)];
+        let counts = cells(&[(6, 100), (7, 10)]);
         assert_eq!(Window::Sliding { window_ns: 60 }.level(60 * 7 + 15, &counts).used(), 75 + 10);
         let fixed = Window::Fixed { window_ns: 60 };
         assert_eq!(fixed.level(60 * 7 + 15, &counts).used(), 10);
@@ -145,7 +158,7 @@ mod tests {
 
     #[test]
     fn windows_ahead_count_now_and_until_they_end() {
-        let counts = [(8, 5)];
+        let counts = cells(&[(8, 5)]);
         let fixed = Window::Fixed { window_ns: 60 };
         assert_eq!(fixed.level(60 * 7 + 15, &counts).used(), 5);
         assert_eq!(fixed.level(60 * 7 + 15, &counts).wait_until_at_most(4), 45 + 60);
@@ -155,7 +168,7 @@ mod tests {
     fn sub_windows_leave_one_later_than_the_log() {
         let slots = Window::Slots { window_ns: 6 * MS, slots: 6 };
         let log = Window::Log { window_ns: 6 * MS };
-        let counts = [(10, 3)];
+        let counts = cells(&[(10, 3)]);
         let used = |window: &Window, t_ns| window.level(t_ns, &counts).used();
         assert_eq!((used(&slots, 17 * MS - 1), used(&slots, 17 * MS)), (3, 0));
         assert_eq!((used(&log, 16 * MS - 1), used(&log, 16 * MS)), (3, 0));
@@ -167,7 +180,7 @@ mod tests {
         let month = Window::Calendar(Calendar { period: Period::Month, zone });
         // 2026-03-15T00:00:00Z, and the first of April in Berlin, where it is summer by then.
         let (now_ns, april_ns) = (1_773_532_800 * SECOND, 1_774_994_400 * SECOND);
-        let counts = [(month.slot(now_ns), 9)];
+        let counts = cells(&[(month.slot(now_ns), 9)]);
         let level = month.level(now_ns, &counts);
         assert_eq!((level.used(), level.wait_until_at_most(8)), (9, april_ns - now_ns));
         assert_eq!(month.level(april_ns, &counts).used(), 0);
@@ -186,7 +199,7 @@ mod tests {
                 1 => Window::Sliding { window_ns: unit * 4 },
                 _ => Window::Slots { window_ns: unit * 4, slots: 4 },
             };
-            let counts: Vec<_> = counts.into_iter().collect();
+            let counts = cells(&counts.into_iter().collect::<Vec<_>>());
             let slot_ns = window.slot_ns();
             let now = 7 * slot_ns + into % slot_ns;
             let used = |t| window.level(t, &counts).used();
@@ -195,10 +208,10 @@ mod tests {
             for t in now..now + wait {
                 prop_assert!(used(t) > tokens, "{t} would do already");
             }
-            for (slot, _) in &counts {
-                prop_assert!(window.leaves_ns(*slot) <= (slot + 1) * slot_ns + window.look_back_ns());
-                prop_assert!(window.first_counted(window.leaves_ns(*slot)) > *slot);
-                prop_assert!(window.first_counted(window.leaves_ns(*slot) - 1) <= *slot);
+            for SlotCell { slot, .. } in counts {
+                prop_assert!(window.leaves_ns(slot) <= (slot + 1) * slot_ns + window.look_back_ns());
+                prop_assert!(window.first_counted(window.leaves_ns(slot)) > slot);
+                prop_assert!(window.first_counted(window.leaves_ns(slot) - 1) <= slot);
             }
         }
     }

@@ -14,4 +14,4 @@ mod laws;
 pub use base::Base;
 pub use cell::Cell;
 pub use mark::Mark;
-pub use slots::{Merged, ReplicaIx, SlotCell, Slots};
+pub use slots::{Merged, ReplicaIx, SlotCell, Slots, by_slot, net_spent};

@@ -17,6 +17,23 @@ pub struct SlotCell {
     pub cell: Cell,
 }
 
+/// What the cells of one slot come to in a window: what all replicas spent, without what they gave back.
+pub fn net_spent(slot: &[SlotCell]) -> u64 {
+    if let [only] = slot
+        && only.cell.refunded == 0
+    {
+        return only.cell.spent;
+    }
+    let spent = slot.iter().fold(0u128, |sum, one| sum.saturating_add(one.cell.spent.into()));
+    let refunded = slot.iter().fold(0u128, |sum, one| sum.saturating_add(one.cell.refunded));
+    u64::try_from(spent.saturating_sub(refunded)).unwrap_or(u64::MAX)
+}
+
+/// Cells, slot by slot.
+pub fn by_slot(cells: &[SlotCell]) -> impl DoubleEndedIterator<Item = &[SlotCell]> {
+    cells.chunk_by(|a, b| a.slot == b.slot)
+}
+
 /// What a merge did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merged {

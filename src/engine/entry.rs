@@ -60,6 +60,7 @@ pub(super) struct Many {
     /// Until when the mark must be kept.
     pub until_ns: u64,
     pub cache: Option<Cache>,
+    pub sum: Option<Sum>,
     /// Own cells of this slot and later were changed since the last drain; `u64::MAX` when none was.
     pub unsent_from: u64,
     /// Whether the entry stands in the shard's list of changed ones.
@@ -79,6 +80,14 @@ pub(super) struct Cache {
     pub walk: Walk,
     /// The number of nodes for which it left overdraft room.
     pub nodes: u32,
+}
+
+/// What the slots from `first` to below `end` of a window come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sum {
+    pub first: u64,
+    pub end: u64,
+    pub total: u128,
 }
 
 impl Entry {
@@ -205,6 +214,7 @@ impl Many {
             slots: Slots::default(),
             until_ns: 0,
             cache: None,
+            sum: None,
             unsent_from: u64::MAX,
             listed: false,
             mark_unsent: false,
@@ -224,8 +234,9 @@ impl Many {
         bases.max(self.slots.mark())
     }
 
-    /// Something changed in `slot`: a walk that has passed it is void.
+    /// Something changed in `slot`: a walk that has passed it is void, and so is a sum that holds it.
     pub fn touched(&mut self, slot: u64) {
+        self.sum = self.sum.filter(|sum| !(sum.first..sum.end).contains(&slot));
         if self.cache.is_some_and(|cache| cache.slot > slot) {
             self.cache = None;
         }
@@ -243,7 +254,7 @@ impl Many {
     pub fn merge_mark(&mut self, mark: Mark, until_ns: u64) -> Merged {
         let merged = self.slots.merge_mark(mark);
         if merged == Merged::Changed {
-            self.cache = None;
+            (self.cache, self.sum) = (None, None);
         }
         if mark == self.slots.mark() {
             self.until_ns = self.until_ns.max(until_ns);

@@ -46,6 +46,7 @@ impl Many {
         match info.bucket() {
             Some(bucket) => self.fold(info, bucket, oldest),
             None => {
+                self.sum = self.sum.filter(|sum| sum.first >= oldest);
                 self.slots.drop_cells_below(oldest);
             }
         }

@@ -80,7 +80,7 @@ impl Entry {
         if any || self.mark().slot >= first {
             let many = self.many(info, own);
             many.slots.drop_from(first, own);
-            many.cache = None;
+            (many.cache, many.sum) = (None, None);
             if many.slots.mark() == Mark::default() {
                 many.until_ns = 0;
             }

@@ -1,11 +1,12 @@
 //! What counts against a key now: from its cells to a level, which decides, and to figures, which are told.
 
-use super::entry::{Cache, Entry, Held, Many};
+use super::entry::{Cache, Entry, Held, Many, Sum, one};
 use super::names::ShapeInfo;
 use super::shard::Shard;
 use crate::algorithms::Level;
 use crate::algorithms::bucket::{Bucket, BucketLevel, Walk};
 use crate::algorithms::window::{Window, WindowLevel};
+use crate::crdt::{SlotCell, by_slot, net_spent};
 use crate::limits::Shape;
 
 /// When, and how far ahead cells count already.
@@ -67,11 +68,19 @@ impl Shard {
                 AnyLevel::Bucket(bucket.level(walk.t, at.now_ns))
             }
             Shape::Window(window) => {
-                self.counts.clear();
-                if let Some(id) = id {
-                    self.slab[id].counts(window, info, at, &mut self.counts);
-                }
-                AnyLevel::Window(window.level(at.now_ns, &self.counts))
+                self.scratch.clear();
+                let Some(id) = id else { return AnyLevel::Window(window.level(at.now_ns, &[])) };
+                let entry = &mut self.slab[id];
+                let last = entry.last_counted(info, at);
+                AnyLevel::Window(match &mut entry.held {
+                    Held::Many(many) => many.window_level(window, at.now_ns, last),
+                    Held::One { replica, at: place, spent, fin } => {
+                        let cell = one(info, *replica, *place, *spent, *fin);
+                        self.scratch.extend((cell.slot <= last).then_some(cell));
+                        window.level(at.now_ns, &self.scratch)
+                    }
+                    Held::Nothing => window.level(at.now_ns, &[]),
+                })
             }
         }
     }
@@ -81,22 +90,6 @@ impl Entry {
     /// The last slot that counts: what starts within `max_skew`, and the one in which a mark makes this node write.
     pub fn last_counted(&self, info: &ShapeInfo, at: &At) -> u64 {
         info.slot(at.now_ns.saturating_add(at.max_skew_ns)).max(self.mark().slot)
-    }
-
-    /// Tokens by slot, as far as slots count: what was spent, without what was given back.
-    pub fn counts(&self, window: &Window, info: &ShapeInfo, at: &At, counts: &mut Vec<(u64, u64)>) {
-        let first = window.first_counted(at.now_ns);
-        let last = self.last_counted(info, at);
-        self.read(info, |cells, _| {
-            let from = cells.partition_point(|cell| cell.slot < first);
-            let to = cells.partition_point(|cell| cell.slot <= last).max(from);
-            for slot in cells[from..to].chunk_by(|a, b| a.slot == b.slot) {
-                let spent = slot.iter().fold(0u64, |sum, one| sum.saturating_add(one.cell.spent));
-                let refunded = slot.iter().fold(0u128, |sum, one| sum.saturating_add(one.cell.refunded));
-                let refunded = u64::try_from(refunded).unwrap_or(u64::MAX);
-                counts.push((slot[0].slot, spent.saturating_sub(refunded)));
-            }
-        });
     }
 
     /// A bucket's walk up to what counts now.
@@ -112,7 +105,41 @@ impl Entry {
     }
 }
 
+/// From this many cells on the sum of what counts is remembered: a log holds one for every millisecond with traffic.
+const SUMMED_CELLS: usize = 16;
+
 impl Many {
+    /// The cells of the slots that count, up to `last`.
+    pub fn counted(&self, window: &Window, now_ns: u64, last: u64) -> &[SlotCell] {
+        let cells = self.slots.cells_from(window.first_counted(now_ns));
+        &cells[..cells.partition_point(|cell| cell.slot <= last)]
+    }
+
+    fn window_level<'a>(&'a mut self, window: &'a Window, now_ns: u64, last: u64) -> WindowLevel<'a> {
+        if self.slots.cells().len() < SUMMED_CELLS {
+            return window.level(now_ns, self.counted(window, now_ns, last));
+        }
+        let used = self.sum_through(window.first_counted(now_ns), last);
+        window.level_of(now_ns, self.counted(window, now_ns, last), used)
+    }
+
+    /// What the slots `first..=last` come to: from what they came to the last time, if only time has passed since.
+    fn sum_through(&mut self, first: u64, last: u64) -> u64 {
+        let total = |from: u64, below: u64| {
+            let cells = self.slots.cells_from(from);
+            let cells = &cells[..cells.partition_point(|cell| cell.slot < below)];
+            by_slot(cells).fold(0u128, |sum, slot| sum + u128::from(net_spent(slot)))
+        };
+        let end = last.saturating_add(1);
+        let usable = self.sum.filter(|sum| sum.first <= first && first <= sum.end && sum.end <= end);
+        let sum = match usable {
+            Some(sum) => sum.total - total(sum.first, first) + total(sum.end, end),
+            None => total(first, end),
+        };
+        self.sum = Some(Sum { first, end, total: sum });
+        u64::try_from(sum).unwrap_or(u64::MAX)
+    }
+
     /// The walk through slots up to `last`, by way of the walk to the start of `current`, which is remembered: then a
     /// check walks through one slot only.
     pub fn walk(&mut self, info: &ShapeInfo, bucket: &Bucket, current: u64, last: u64) -> Walk {

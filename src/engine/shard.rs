@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use super::entry::{Entry, Held};
 use super::names::{LimitIx, ShapeInfo, ShapeIx, Standing};
 use super::slab::Slab;
-use crate::crdt::ReplicaIx;
+use crate::crdt::{ReplicaIx, SlotCell};
 use crate::id::KeyHash;
 use crate::planted::{self, PlantedBug};
 
@@ -32,8 +32,8 @@ pub(super) struct Shard {
     pub cells: u64,
     /// By how much `cells` changed since the engine's total was told.
     untold: i64,
-    /// For reading windows, so that it need not be allocated.
-    pub counts: Vec<(u64, u64)>,
+    /// For reading a single cell, so that it need not be allocated.
+    pub scratch: Vec<SlotCell>,
 }
 
 impl Shard {
@@ -47,7 +47,7 @@ impl Shard {
             own,
             cells: 0,
             untold: 0,
-            counts: Vec::new(),
+            scratch: Vec::new(),
         }
     }
 

@@ -1,13 +1,16 @@
 //! What a decision changes in an entry: spends, debits, refunds, resets. Each is by this node itself, so each is to be drained.
 
-use super::entry::{Entry, Held, Many, one};
+use super::entry::{Entry, Held, Many, Sum, one};
 use super::names::ShapeInfo;
 use super::read::At;
 use super::shard::Shard;
 use crate::algorithms::bucket::Bucket;
-use crate::crdt::{Cell, Mark, ReplicaIx};
+use crate::crdt::{Cell, Mark, ReplicaIx, by_slot, net_spent};
 use crate::limits::{MIN_MARK_KEPT_NS, Shape};
 use crate::planted::{self, PlantedBug};
+
+/// A spend drops a window's expired cells when they are this part of all. The sweep drops the others.
+const MOST_DEAD: usize = 8;
 
 /// Tokens to be taken from a key.
 pub(super) struct Spend<'a> {
@@ -54,16 +57,21 @@ impl Entry {
                 owed > 0 && self.many(info, own).change_cell(own, slot, |cell| bucket.refund(cell, owed, tokens))
             }
             Shape::Window(window) => {
-                let mut counts = Vec::new();
-                self.counts(window, info, at, &mut counts);
+                let last = self.last_counted(info, at);
+                let many = self.many(info, own);
                 let mut left = tokens;
-                for (slot, count) in counts.into_iter().rev() {
-                    let back = left.min(count);
-                    if back > 0 {
-                        left -= back;
-                        let give = |cell: &mut Cell| cell.refunded = cell.refunded.saturating_add(back.into());
-                        self.many(info, own).change_cell(own, slot, give);
+                let mut given = Vec::new();
+                for slot in by_slot(many.counted(window, at.now_ns, last)).rev() {
+                    let back = left.min(net_spent(slot));
+                    given.push((slot[0].slot, back));
+                    left -= back;
+                    if left == 0 {
+                        break;
                     }
+                }
+                for (slot, back) in given.into_iter().filter(|given| given.1 > 0) {
+                    let give = |cell: &mut Cell| cell.refunded = cell.refunded.saturating_add(back.into());
+                    many.change_cell(own, slot, give);
                 }
                 left < tokens
             }
@@ -114,7 +122,12 @@ impl Entry {
     fn spend_many(&mut self, own: ReplicaIx, slot: u64, spend: &Spend<'_>) {
         let info = spend.info;
         let oldest = info.oldest_live_slot(spend.now_ns);
-        if self.read(info, |cells, _| cells.first().is_some_and(|cell| cell.slot < oldest)) {
+        let overdue = self.read(info, |cells, _| {
+            let dead = cells.partition_point(|cell| cell.slot < oldest);
+            // A log has one every millisecond: dropping each by itself would move all others each time.
+            dead > 0 && (info.bucket().is_some() || dead >= cells.len() / MOST_DEAD)
+        });
+        if overdue {
             self.expire(own, info, spend.now_ns);
             self.shrink(info);
             if matches!(self.held, Held::Nothing) && self.spend_small(own, slot, spend) {
@@ -136,10 +149,21 @@ impl Many {
     /// Changes the own cell of a slot, or where the mark has it written. True, for it is to be drained.
     fn change_cell(&mut self, own: ReplicaIx, slot: u64, f: impl FnOnce(&mut Cell)) -> bool {
         let (slot, n) = self.slots.mark().place(slot);
+        let summed = self.sum.filter(|sum| (sum.first..sum.end).contains(&slot));
+        let before = summed.map(|_| self.net_spent(slot));
         f(self.slots.own_cell(slot, own, n));
         self.touched(slot);
+        if let Some((sum, before)) = summed.zip(before) {
+            // The one change of which it is known by how much: a sum need not be made anew for every spend.
+            self.sum = Some(Sum { total: sum.total - u128::from(before) + u128::from(self.net_spent(slot)), ..sum });
+        }
         self.unsent_from = self.unsent_from.min(slot);
         true
+    }
+
+    fn net_spent(&self, slot: u64) -> u64 {
+        let cells = self.slots.cells_from(slot);
+        net_spent(&cells[..cells.partition_point(|cell| cell.slot == slot)])
     }
 
     /// A mark above all that is held; what is below it is dropped. `debited` are the debits this forgives.

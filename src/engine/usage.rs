@@ -9,7 +9,7 @@ use super::read::{At, Figures};
 use super::shard::shard_of;
 use super::{AskError, Engine, KeyCells, ReplicaUsage, Usage};
 use crate::algorithms::Level;
-use crate::crdt::{Cell, ReplicaIx};
+use crate::crdt::{ReplicaIx, SlotCell};
 use crate::limits::Shape;
 
 impl Engine {
@@ -63,25 +63,17 @@ impl Entry {
     /// What each replica's cells add to the slots that count.
     fn by_replica(&self, info: &ShapeInfo, at: &At) -> BTreeMap<ReplicaIx, u64> {
         let last = self.last_counted(info, at);
-        let mut counts: BTreeMap<ReplicaIx, Vec<(u64, u64)>> = BTreeMap::new();
+        let mut cells_of: BTreeMap<ReplicaIx, Vec<SlotCell>> = BTreeMap::new();
         self.read(info, |cells, _| {
             for cell in cells.iter().take_while(|cell| cell.slot <= last) {
-                counts.entry(cell.replica).or_default().push((cell.slot, unreturned(&info.shape, &cell.cell)));
+                cells_of.entry(cell.replica).or_default().push(*cell);
             }
         });
-        let used = |counts: Vec<(u64, u64)>| match &info.shape {
-            Shape::Window(window) => window.level(at.now_ns, &counts).used(),
-            Shape::Bucket(_) => counts.iter().fold(0u64, |sum, count| sum.saturating_add(count.1)),
+        let used = |cells: Vec<SlotCell>| match &info.shape {
+            Shape::Window(window) => window.level(at.now_ns, &cells).used(),
+            Shape::Bucket(_) => cells.iter().fold(0u64, |sum, held| sum.saturating_add(held.cell.spent)),
         };
-        counts.into_iter().map(|(replica, counts)| (replica, used(counts))).collect()
-    }
-}
-
-/// What a cell says that was spent, without what was given back in it of a window.
-fn unreturned(shape: &Shape, cell: &Cell) -> u64 {
-    match shape {
-        Shape::Window(_) => cell.spent.saturating_sub(u64::try_from(cell.refunded).unwrap_or(u64::MAX)),
-        Shape::Bucket(_) => cell.spent,
+        cells_of.into_iter().map(|(replica, cells)| (replica, used(cells))).collect()
     }
 }
 

@@ -265,6 +265,13 @@ proptest! {
         check(&like("sliding_log"), &forms, changes, steps);
     }
 
+    /// So many cells that what they come to is remembered from one request to the next.
+    #[test]
+    fn sliding_log_of_many_cells(forms in forms(), steps in steps()) {
+        let longer = |(tokens, _, burst, queue): Form| (tokens * 40, 20_000, burst, queue);
+        check(&like("sliding_log"), &forms.into_iter().map(longer).collect::<Vec<_>>(), true, steps);
+    }
+
     #[test]
     fn fixed_window(forms in forms(), changes: bool, steps in steps()) {
         check(&like("fixed_window"), &forms, changes, steps);

@@ -43,7 +43,7 @@ fn another_format_is_refused_with_both_versions() {
     tamper(dir.path(), |opened| _ = opened.meta.insert(FORMAT_KEY, &[0, 9]).unwrap());
     let refused = recover(dir.path()).unwrap_err();
     assert_eq!(refused, StoreError::Version { path: shown(dir.path()), ours: 2, theirs: 9 });
-    assert!(refused.to_string().contains("version 9") && refused.to_string().contains("reads 1"));
+    assert!(refused.to_string().contains("version 9") && refused.to_string().contains("reads 2"));
     tamper(dir.path(), |opened| _ = opened.meta.insert(FORMAT_KEY, b"what").unwrap());
     assert!(matches!(recover(dir.path()), Err(StoreError::Damaged { .. })));
 }
