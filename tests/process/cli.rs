@@ -187,7 +187,7 @@ fn a_data_folder_that_is_not_this_nodes_is_refused() {
     let later = sled::open(folder.path().join("data/journal")).unwrap();
     later.open_tree("meta").unwrap().insert("format", &99u16.to_be_bytes()).unwrap();
     drop(later);
-    refused(folder.path(), "a.toml", &["data has format version 99, this tidegate reads 1"]);
+    refused(folder.path(), "a.toml", &["data has format version 99, this tidegate reads 2"]);
 
     write(folder.path(), "file", "no folder");
     write(folder.path(), "c.toml", &single("c").replace("\"data\"", "\"file\""));

@@ -153,7 +153,7 @@ fn every_bad_field_is_named_with_file_and_line() {
         ("window = \"60s\"", "window = \"0s\"", "limits[0].window", "at least \"1ms\""),
         ("window = \"60s\"", "window = 60", "limits[0].window", "e.g. \"60s\""),
         ("algorithm = \"token_bucket\"", "algorithm = \"gcra\"", "limits[1].algorithm", "\"token_bucket\""),
-        ("algorithm = \"token_bucket\"", "algorithm = \"sliding_log\"", "limits[1].algorithm", "not in this version"),
+        ("algorithm = \"token_bucket\"", "algorithm = \"sliding_log\"", "limits[1].burst", "only a token_bucket"),
         ("algorithm = \"token_bucket\"", "algorithm = \"concurrency\"", "limits[1].algorithm", "not in this version"),
         ("algorithm = \"token_bucket\"", "consistency = \"strict\"", "limits[1].consistency", "not in this version"),
         ("algorithm = \"token_bucket\"", "consistency = \"never\"", "limits[1].consistency", "\"eventual\""),
@@ -179,7 +179,7 @@ fn every_bad_field_is_named_with_file_and_line() {
 #[test]
 fn fields_of_later_versions_are_refused_by_name() {
     let folder = cluster();
-    for later in ["slots", "queue", "enforce", "align", "key_type", "on_partition", "when", "key", "ipv6_prefix"] {
+    for later in ["key_type", "on_partition", "when", "key", "ipv6_prefix"] {
         let text = GOOD.replacen("burst = 20", &format!("{later} = 1"), 1);
         refused(
             folder.path(),
