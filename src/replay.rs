@@ -1,19 +1,25 @@
 //! A trace decided in virtual time: the same engine, told the times of the trace.
 //!
-//! [`Replay`] is the pure part. [`run`] reads a trace as JSON lines and writes the answers; the command line calls it.
+//! [`Replay`] is the pure part. [`run`] reads a trace as JSON lines and writes the answers, [`summarise`] counts who was
+//! denied; the command line calls them.
 
+mod summary;
 #[cfg(feature = "node")]
 mod trace;
 
-use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+pub use summary::{MAX_DENIED_KEYS, Summary};
 #[cfg(feature = "node")]
-pub use trace::{MAX_LINE_BYTES, ReplayError, run};
+pub use trace::{MAX_LINE_BYTES, ReplayError, run, summarise};
 
 use crate::algorithms::Verdict;
 use crate::engine::{Answer, Ask, AskError, Engine, Op, Settings};
 use crate::id::{NodeName, ReplicaId, Secret};
-use crate::limits::{LimitName, LimitSet};
+use crate::limits::{Descriptors, Limit, LimitName, LimitSet, LimitSpec, SpecError};
 use crate::time::SECOND;
 
 /// The latest time that a limit's integers have room for, nanoseconds: the year 2262.
@@ -46,17 +52,14 @@ pub enum StepError {
     #[error("`at_ns`: {0} is beyond {MAX_AT_NS} (the year 2262)")]
     TooLate(u64),
     /// The engine refused it.
-    #[error("{}{}", part(.0), .0)]
+    #[error("`{}`: {}", .0.field(true), .0)]
     Ask(#[from] AskError),
-}
-
-/// Which part of a step an error is about.
-fn part(error: &AskError) -> String {
-    match error {
-        AskError::UnknownLimit { index, .. } => format!("`checks[{index}].limit`: "),
-        AskError::BadKey { index, .. } => format!("`checks[{index}].key`: "),
-        AskError::BadCount { .. } => "`checks`: ".to_owned(),
-    }
+    /// A change of a limit that is not there.
+    #[error("`set.name`: {0}")]
+    NoLimit(String),
+    /// A change that makes no limit.
+    #[error("`set.{}`: {}", .0.field, .0.problem)]
+    Set(SpecError),
 }
 
 impl Replay {
@@ -71,13 +74,45 @@ impl Replay {
 
     /// Decides one step. A step that is an error changes nothing.
     pub fn step<'a>(&mut self, at_ns: u64, op: Op, asks: &[Ask<'a>]) -> Result<Line<'a>, StepError> {
-        if at_ns < self.at_ns {
-            return Err(StepError::Backwards { at_ns, last_ns: self.at_ns });
-        }
-        if at_ns > MAX_AT_NS {
-            return Err(StepError::TooLate(at_ns));
-        }
-        let answer = self.engine.decide(at_ns, op, asks)?;
+        let answer = self.decide(at_ns, |engine| engine.decide(at_ns, op, asks))?;
+        Ok(Line::new(answer, asks.iter().map(|ask| ask.key)))
+    }
+
+    /// Decides one step of a request that says only what it is.
+    pub fn step_matching(
+        &mut self,
+        at_ns: u64,
+        op: Op,
+        request: &Descriptors<'_>,
+        cost: u32,
+    ) -> Result<Line<'static>, StepError> {
+        let answer = self.decide(at_ns, |engine| engine.decide_matching(at_ns, op, request, cost))?;
+        Ok(Line::new(answer, std::iter::repeat("")))
+    }
+
+    /// Changes fields of a limit. What was used stays, as far as the two allow.
+    pub fn set_limit(&mut self, at_ns: u64, set: Map<String, Value>) -> Result<(), StepError> {
+        self.in_order(at_ns)?;
+        let limits = self.engine.limits();
+        let name = set.get("name").and_then(Value::as_str).ok_or(StepError::NoLimit("it names none".to_owned()))?;
+        let old = limits.iter().find(|limit| limit.name.as_str() == name);
+        let old = old.ok_or_else(|| StepError::NoLimit(format!("no limit is called {name:?}")))?;
+        let new = LimitSpec::of(old).changed(old, set).map_err(StepError::Set)?;
+        let others = limits.iter().filter(|limit| limit.name != new.name).map(|limit| Limit::clone(limit));
+        let others: Vec<_> = others.collect();
+        let limits = LimitSet::new(others.into_iter().chain([new])).expect("the others have other names");
+        self.engine.install(at_ns, limits);
+        self.at_ns = at_ns;
+        Ok(())
+    }
+
+    fn decide(
+        &mut self,
+        at_ns: u64,
+        decide: impl FnOnce(&Engine) -> Result<Answer, AskError>,
+    ) -> Result<Answer, StepError> {
+        self.in_order(at_ns)?;
+        let answer = decide(&self.engine)?;
         self.at_ns = at_ns;
         self.steps += 1;
         if self.steps.is_multiple_of(SWEEP_STEPS) && at_ns - self.swept_at_ns >= SECOND {
@@ -86,7 +121,15 @@ impl Replay {
             self.engine.drain(at_ns);
             self.engine.sweep(at_ns);
         }
-        Ok(Line::new(&answer, asks))
+        Ok(answer)
+    }
+
+    fn in_order(&self, at_ns: u64) -> Result<(), StepError> {
+        match at_ns {
+            _ if at_ns < self.at_ns => Err(StepError::Backwards { at_ns, last_ns: self.at_ns }),
+            _ if at_ns > MAX_AT_NS => Err(StepError::TooLate(at_ns)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -95,7 +138,7 @@ impl Replay {
 pub struct Line<'a> {
     /// Whether the request was admitted.
     pub allowed: bool,
-    /// One a part, in request order.
+    /// One a part, in request order; of a request that says only what it is, one a limit that applies, by name.
     pub results: Vec<LineResult<'a>>,
 }
 
@@ -105,10 +148,13 @@ pub struct LineResult<'a> {
     /// The limit.
     #[serde(serialize_with = "name")]
     pub limit: LimitName,
-    /// The key.
-    pub key: &'a str,
+    /// The key it was counted under.
+    pub key: Cow<'a, str>,
     /// This limit's own decision.
     pub allowed: bool,
+    /// Of a limit in shadow mode: whether it would have denied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub would_deny: Option<bool>,
     /// Requests of cost 1 that would be admitted now.
     pub remaining: u64,
     /// `null`, nanoseconds or `"never"`.
@@ -121,15 +167,17 @@ pub struct LineResult<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(answer: &Answer, asks: &[Ask<'a>]) -> Self {
-        let results = answer.results.iter().zip(asks).map(|(outcome, ask)| LineResult {
+    /// `keys`: as the request names them.
+    fn new(answer: Answer, keys: impl Iterator<Item = &'a str>) -> Self {
+        let results = answer.results.into_iter().zip(keys).map(|(outcome, key)| LineResult {
             limit: outcome.limit.name.clone(),
-            key: ask.key,
             allowed: outcome.allowed(),
+            would_deny: outcome.limit.is_shadow().then(|| !outcome.allowed()),
             remaining: outcome.remaining,
             verdict: outcome.verdict,
             reset_after_ns: outcome.reset_after_ns,
             delay_ns: outcome.delay_ns(),
+            key: outcome.counted_as.map_or(Cow::Borrowed(key), Cow::Owned),
         });
         Self { allowed: answer.allowed, results: results.collect() }
     }

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::problem::Problem;
-use crate::engine::Op;
 use crate::engine::spec::{self, AskSpec, Object};
+use crate::engine::{Op, Outcome};
+use crate::limits::Descriptors;
 
 /// How long the body of a request may take to arrive.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,12 +64,14 @@ async fn collect(body: Body, most: usize, within: Duration) -> Result<Bytes, Pro
     }
 }
 
-/// What a body asks: one check, or a list.
+/// What a body asks: one check, a list, or whatever limits are for it.
 pub(super) enum Asked<'a> {
     /// `{"limit":..,"key":..,"cost":..}`.
     One([AskSpec<'a>; 1]),
     /// `{"checks":[..]}`.
     Listed(Vec<AskSpec<'a>>),
+    /// `{"descriptors":{..},"cost":..}`.
+    Described(Descriptors<'a>, u32),
 }
 
 impl<'a> Asked<'a> {
@@ -81,12 +84,19 @@ impl<'a> Asked<'a> {
         written.form().map_err(Problem::bad_request)
     }
 
-    /// All of it.
+    /// The parts that it names; none when it only says what it is.
     pub(super) fn specs(&self) -> &[AskSpec<'a>] {
         match self {
             Self::One(spec) => spec,
             Self::Listed(specs) => specs,
+            Self::Described(..) => &[],
         }
+    }
+
+    /// The key that the result `index` was counted under.
+    pub(super) fn key<'b>(&'b self, index: usize, outcome: &'b Outcome) -> &'b str {
+        let named = || self.specs().get(index).map_or("", |spec| &*spec.key);
+        outcome.counted_as.as_deref().unwrap_or_else(named)
     }
 
     /// Whether it was a list.
@@ -115,20 +125,30 @@ pub(super) struct Written<'a> {
     cost: Option<u32>,
     #[serde(borrow, default, deserialize_with = "checks")]
     checks: Option<Vec<AskSpec<'a>>>,
+    #[serde(borrow, default, deserialize_with = "descriptors")]
+    descriptors: Option<Descriptors<'a>>,
 }
 
 impl<'a> Written<'a> {
     /// What it asks, if it is one of the forms.
     pub(super) fn form(self) -> Result<Asked<'a>, &'static str> {
         match self {
-            Self { limit: Some(limit), key: Some(key), cost, checks: None, .. } => {
+            Self { limit: Some(limit), key: Some(key), cost, checks: None, descriptors: None, .. } => {
                 Ok(Asked::One([AskSpec { limit, key, cost: cost.unwrap_or(1) }]))
             }
-            Self { limit: None, key: None, cost: None, checks: Some(checks), .. } => Ok(Asked::Listed(checks)),
-            Self { checks: Some(_), .. } => {
+            Self { limit: None, key: None, cost: None, checks: Some(checks), descriptors: None, .. } => {
+                Ok(Asked::Listed(checks))
+            }
+            Self { limit: None, key: None, cost, checks: None, descriptors: Some(descriptors), .. } => {
+                Ok(Asked::Described(descriptors, cost.unwrap_or(1)))
+            }
+            Self { checks: Some(_), descriptors: None, .. } => {
                 Err("both `checks` and `limit`, `key` or `cost`: a request is either one check or a list")
             }
-            Self { limit: None, key: None, .. } => Err("neither `limit` and `key` nor `checks`"),
+            Self { descriptors: Some(_), .. } => {
+                Err("`descriptors` and `checks`, `limit` or `key`: a request either names limits or says what it is")
+            }
+            Self { limit: None, key: None, .. } => Err("neither `limit` and `key` nor `checks` nor `descriptors`"),
             Self { limit: None, .. } => Err("missing field `limit`"),
             Self { key: None, .. } => Err("missing field `key`"),
         }
@@ -153,6 +173,10 @@ fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
 
 fn checks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<AskSpec<'de>>>, D::Error> {
     spec::checks(from).map(Some)
+}
+
+fn descriptors<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Descriptors<'de>>, D::Error> {
+    spec::descriptors(from).map(Some)
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Decided {
     /// The JSON of it. `denial`: the status under which a denial goes out as a problem document; None where a denial is
     /// an answer like any other.
     pub(super) fn document(&self, asked: &Asked<'_>, denial: Option<StatusCode>) -> Vec<u8> {
-        document::answer(&self.answer, asked.specs(), self.waits, denial, self.explained.as_deref())
+        document::answer(&self.answer, asked, self.waits, denial, self.explained.as_deref())
     }
 }
 
@@ -148,11 +148,12 @@ impl App {
         let start_ns = service.clock.monotonic_ns();
         let now_ns = service.slot_clock.now(start_ns);
         let refused = |error: AskError| Problem::of(&error, asked.listed());
-        let answer = self.ask(now_ns, op, asked.specs()).map_err(refused)?;
+        let answer = self.ask(now_ns, op, asked).map_err(refused)?;
         if answer.urgent {
             service.urge.notify_one();
         }
-        let explained = if explain { Some(self.explain(now_ns, asked.specs()).map_err(refused)?) } else { None };
+        let explained =
+            if explain { Some(self.explain(now_ns, asked, &answer.results).map_err(refused)?) } else { None };
         let waits = Waits::new(service.slot_clock.slewing());
         Ok(Decided { answer, explained, waits, took_ns: service.clock.monotonic_ns().saturating_sub(start_ns) })
     }
@@ -165,11 +166,13 @@ impl App {
         self.metrics.took(op, decided.took_ns);
     }
 
-    fn ask(&self, now_ns: u64, op: Op, specs: &[AskSpec<'_>]) -> Result<Answer, AskError> {
-        match specs {
+    fn ask(&self, now_ns: u64, op: Op, asked: &Asked<'_>) -> Result<Answer, AskError> {
+        let engine = &self.service.engine;
+        match asked {
             // By far the most common, and it needs no list of its own.
-            [spec] => self.service.engine.decide(now_ns, op, &[spec.ask()]),
-            specs => self.service.engine.decide(now_ns, op, &specs.iter().map(AskSpec::ask).collect::<Vec<_>>()),
+            Asked::One([spec]) => engine.decide(now_ns, op, &[spec.ask()]),
+            Asked::Listed(specs) => engine.decide(now_ns, op, &specs.iter().map(AskSpec::ask).collect::<Vec<_>>()),
+            Asked::Described(request, cost) => engine.decide_matching(now_ns, op, request, *cost),
         }
     }
 }

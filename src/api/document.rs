@@ -3,10 +3,10 @@
 use axum::http::StatusCode;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::body::Asked;
 use super::explain::Explained;
 use super::waits::Waits;
 use crate::algorithms::Verdict;
-use crate::engine::spec::AskSpec;
 use crate::engine::{Answer, Outcome, Reason};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -18,20 +18,20 @@ const RESULT_BYTES: usize = 256;
 /// an answer like any other.
 pub(super) fn answer(
     answer: &Answer,
-    asks: &[AskSpec<'_>],
+    asked: &Asked<'_>,
     waits: Waits,
     denial: Option<StatusCode>,
     explained: Option<&[Explained]>,
 ) -> Vec<u8> {
-    let mut body = Vec::with_capacity(RESULT_BYTES * (1 + asks.len()));
-    let document = Document { answer, asks, waits, denial, explained };
+    let mut body = Vec::with_capacity(RESULT_BYTES * (1 + answer.results.len()));
+    let document = Document { answer, asked, waits, denial, explained };
     serde_json::to_writer(&mut body, &document).expect("plain fields always serialise, and a Vec takes everything");
     body
 }
 
 struct Document<'a> {
     answer: &'a Answer,
-    asks: &'a [AskSpec<'a>],
+    asked: &'a Asked<'a>,
     waits: Waits,
     denial: Option<StatusCode>,
     explained: Option<&'a [Explained]>,
@@ -64,10 +64,9 @@ struct Results<'a>(&'a Document<'a>);
 
 impl Serialize for Results<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let results = self.0.answer.results.iter().zip(self.0.asks);
-        to.collect_seq(results.enumerate().map(|(index, (outcome, ask))| Told {
+        to.collect_seq(self.0.answer.results.iter().enumerate().map(|(index, outcome)| Told {
             limit: outcome.limit.name.as_str(),
-            key: &ask.key,
+            key: self.0.asked.key(index, outcome),
             allowed: outcome.allowed(),
             would_deny: outcome.limit.is_shadow().then(|| !outcome.allowed()),
             reason: outcome.reason.map(Reason::as_str),

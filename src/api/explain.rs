@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::App;
+use super::body::Asked;
 use super::usage::Replica;
-use crate::engine::AskError;
-use crate::engine::spec::AskSpec;
+use crate::engine::{AskError, Outcome};
 use crate::limits::LimitSpec;
 
 /// What is known of one key, right after the decision.
@@ -20,13 +20,19 @@ pub(super) struct Explained {
 }
 
 impl App {
-    /// Explains every part of a request.
-    pub(super) fn explain(&self, now_ns: u64, asked: &[AskSpec<'_>]) -> Result<Vec<Explained>, AskError> {
-        let explain = |spec: &AskSpec<'_>| {
-            let usage = self.service.engine.usage(now_ns, &spec.limit, &spec.key)?;
+    /// Explains every result of an answer.
+    pub(super) fn explain(
+        &self,
+        now_ns: u64,
+        asked: &Asked<'_>,
+        results: &[Outcome],
+    ) -> Result<Vec<Explained>, AskError> {
+        let explain = |(index, outcome): (usize, &Outcome)| {
+            let (limit, key) = (outcome.limit.name.as_str(), asked.key(index, outcome));
+            let usage = self.service.engine.usage(now_ns, limit, key)?;
             let definition = LimitSpec::of(&usage.limit);
             Ok(Explained { definition, used: usage.used, replicas: self.replicas(&usage) })
         };
-        asked.iter().map(explain).collect()
+        results.iter().enumerate().map(explain).collect()
     }
 }

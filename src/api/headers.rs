@@ -183,6 +183,7 @@ mod tests {
 
     fn outcome(limit: &Arc<Limit>, remaining: u64, verdict: Verdict, next_after_ns: u64) -> Outcome {
         Outcome {
+            counted_as: None,
             limit: limit.clone(),
             verdict,
             reason: (verdict != Verdict::Admitted(0)).then_some(Reason::Quota),

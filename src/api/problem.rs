@@ -46,14 +46,11 @@ impl Problem {
 
     /// What the engine refused. `listed`: the request had a list of checks.
     pub(super) fn of(error: &AskError, listed: bool) -> Self {
-        let place = |index: &usize| if listed { format!("checks[{index}].") } else { String::new() };
-        match error {
-            AskError::UnknownLimit { index, .. } => {
-                Self::new(StatusCode::NOT_FOUND, format_args!("`{}limit`: {error}", place(index)))
-            }
-            AskError::BadKey { index, .. } => Self::bad_request(format_args!("`{}key`: {error}", place(index))),
-            AskError::BadCount { .. } => Self::bad_request(format_args!("`checks`: {error}")),
-        }
+        let status = match error {
+            AskError::UnknownLimit { .. } => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, format_args!("`{}`: {error}", error.field(listed)))
     }
 }
 

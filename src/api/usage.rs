@@ -70,6 +70,7 @@ impl App {
         let usage = service.engine.usage(now_ns, limit, key).map_err(|error| Problem::of(&error, false))?;
         let limit = usage.limit.name.as_str();
         let replicas = self.replicas(&usage);
+        let key = usage.counted_as.as_deref().unwrap_or(key);
         Ok(json(&Document { limit, key, used: usage.used, remaining: usage.remaining, replicas }))
     }
 

@@ -12,8 +12,8 @@ use crate::limits::{LimitSet, LimitSpec};
 const STORED_VERSION: u8 = 2;
 /// Version and checksum.
 const HEADER_BYTES: usize = 5;
-/// The longest body that is read: `have` of some ten thousand replicas, or as many limits.
-const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
+/// The longest body that is read: `have` of some ten thousand replicas, or as many limits and keys with their own.
+const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
 /// How far the chunks of the journal reach. Written in one batch with the chunks that made it so.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

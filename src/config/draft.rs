@@ -84,7 +84,7 @@ impl Draft {
         journal.finish(&[]);
         let limits = limits::read(&mut root, problems);
         let shutdown_timeout = duration(&mut root, "shutdown_timeout", 100 * MS..=HOUR, 10 * SECOND);
-        root.finish(&["overrides"]);
+        root.finish(&[]);
         let (name, region, data_dir) = identity;
         Self { name, region, data_dir, engine, http, gossip, limits, journal_flush, shutdown_timeout }
     }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::overrides::Overriding;
 use super::problem::{Place, Problems};
 use super::section::Section;
-use crate::limits::{LATER_FIELDS, Limit, LimitName, LimitSet, LimitSpec, MAX_LIMITS};
-
-/// Fields of matching and of keys that are addresses, which a later version will know too.
-const LATER_HERE: [&str; 4] = ["when", "key", "key_type", "ipv6_prefix"];
+use super::tree::{Entry, Value};
+use crate::limits::{LATER_FIELDS, Limit, LimitName, LimitSet, LimitSpec, MAX_LIMITS, SpecError};
 
 /// Reads all limits of a document.
 pub(super) fn read(root: &mut Section<'_>, problems: &Problems) -> LimitSet {
@@ -15,11 +14,11 @@ pub(super) fn read(root: &mut Section<'_>, problems: &Problems) -> LimitSet {
     if sections.len() > MAX_LIMITS {
         root.wrong("limits", format!("{} are too many: at most {MAX_LIMITS}", sections.len()));
     }
-    let later: Vec<&str> = LATER_FIELDS.iter().chain(&LATER_HERE).copied().collect();
+    let mut overriding = Overriding::read(root);
     let mut limits: BTreeMap<LimitName, (Limit, Place)> = BTreeMap::new();
     for mut section in sections.into_iter().take(MAX_LIMITS) {
-        let limit = read_one(&mut section, problems);
-        section.finish(&later);
+        let limit = read_one(&mut section, &mut overriding, problems);
+        section.finish(&LATER_FIELDS);
         let Some(limit) = limit else { continue };
         match limits.get(&limit.name) {
             Some((_, first)) => {
@@ -31,13 +30,17 @@ pub(super) fn read(root: &mut Section<'_>, problems: &Problems) -> LimitSet {
             }
         }
     }
+    overriding.finish();
     LimitSet::new(limits.into_values().map(|(limit, _)| limit)).expect("the names are keys of a map")
 }
 
-fn read_one(section: &mut Section<'_>, problems: &Problems) -> Option<Limit> {
+fn read_one<'p>(section: &mut Section<'p>, overriding: &mut Overriding<'p>, problems: &Problems) -> Option<Limit> {
     let before = problems.count();
+    let name = section.text("name", "a limit's name").unwrap_or_default();
+    let when = section.any("when");
+    let (keys, overrides) = overriding.take(&name);
     let spec = LimitSpec {
-        name: section.text("name", "a limit's name").unwrap_or_default(),
+        name,
         algorithm: section.text("algorithm", "the name of an algorithm, e.g. \"sliding_window\""),
         limit: section.integer("limit"),
         window: section.text("window", "a duration, e.g. \"60s\""),
@@ -50,9 +53,37 @@ fn read_one(section: &mut Section<'_>, problems: &Problems) -> Option<Limit> {
         consistency: section.text("consistency", "\"eventual\""),
         max_keys: section.integer("max_keys"),
         on_full: section.text("on_full", "\"allow\" or \"deny\""),
+        key: section.text("key", "a template of a key, e.g. \"{user}\""),
+        key_type: section.text("key_type", "\"text\" or \"ip\""),
+        ipv4_prefix: section.integer("ipv4_prefix"),
+        ipv6_prefix: section.integer("ipv6_prefix"),
+        when: when.as_ref().map(|when| conditions(section, when)).unwrap_or_default(),
+        overrides,
     };
     if problems.count() > before {
         return None;
     }
-    spec.check().map_err(|error| section.wrong(error.field, error.problem)).ok()
+    spec.check().map_err(|error| report(section, when.as_ref(), &keys, error)).ok()
+}
+
+fn conditions(section: &Section<'_>, when: &Entry) -> BTreeMap<String, serde_json::Value> {
+    let Value::Table(fields) = &when.value else {
+        let like = "this is a table: write e.g. when = { plan = \"free\" }";
+        section.wrong("when", format!("{}; {like}", when.value.describe()));
+        return BTreeMap::new();
+    };
+    fields.entries.iter().map(|(field, condition)| (field.clone(), condition.json())).collect()
+}
+
+/// Tells what is wrong with a definition where it was written. `keys`: the tables of its overrides.
+fn report(section: &Section<'_>, when: Option<&Entry>, keys: &[Section<'_>], error: SpecError) {
+    let SpecError { field, problem } = error;
+    if let (Some(path), Some(when)) = (field.strip_prefix("when."), when) {
+        return section.wrong_inside(&field, &when.below(path).place, problem);
+    }
+    let of_key = field.strip_prefix("overrides[").and_then(|rest| rest.split_once("]."));
+    match of_key.and_then(|(index, field)| Some((keys.get(index.parse::<usize>().ok()?)?, field))) {
+        Some((key, field)) => key.wrong(field, problem),
+        None => section.wrong(&field, problem),
+    }
 }

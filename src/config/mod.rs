@@ -9,6 +9,7 @@ mod environment;
 mod files;
 mod identity;
 mod limits;
+mod overrides;
 mod problem;
 mod section;
 mod tree;
@@ -84,7 +85,7 @@ pub fn load_limits(file: &Path) -> Result<LimitSet, ConfigError> {
     let problems = Problems::default();
     let mut root = Section::root(document, &problems);
     let limits = limits::read(&mut root, &problems);
-    root.finish(&["overrides"]);
+    root.finish(&[]);
     problems.none_or(Some(file), limits)
 }
 

@@ -43,9 +43,14 @@ impl<'p> Section<'p> {
     }
 
     /// Reports what is wrong with a field.
-    pub(super) fn wrong(&self, name: &'static str, what: impl Into<String>) {
+    pub(super) fn wrong(&self, name: &str, what: impl Into<String>) {
         let place = self.asked.get(name).cloned().flatten().unwrap_or_else(|| self.place.clone());
         self.problems.add(place, self.full(name), what);
+    }
+
+    /// Reports what is wrong inside a field: `path` begins with its name, `place` is where the inner value stands.
+    pub(super) fn wrong_inside(&self, path: &str, place: &Place, what: impl Into<String>) {
+        self.problems.add(place.clone(), self.full(path), what);
     }
 
     /// Reports a field that must be there and is not (one that is there but wrong was reported already).
@@ -92,6 +97,11 @@ impl<'p> Section<'p> {
                 None
             }
         }
+    }
+
+    /// A value of any form, as it stands.
+    pub(super) fn any(&mut self, name: &'static str) -> Option<Entry> {
+        self.take(name)
     }
 
     /// A text that `parse` understands.

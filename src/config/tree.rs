@@ -7,6 +7,9 @@ use toml::de::{DeTable, DeValue};
 use super::environment::Override;
 use super::problem::{Place, Problem, Problems};
 
+/// What is read again while a node runs.
+const LIMITS: [&str; 2] = ["limits", "overrides"];
+
 /// A value and where it was written.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Entry {
@@ -23,6 +26,7 @@ pub(super) enum Value {
         /// None: does not fit.
         value: Option<i64>,
     },
+    Truth(bool),
     /// Kinds that no field takes: what was written, and what it is called.
     Other(String, &'static str),
     List(Vec<Entry>),
@@ -42,9 +46,41 @@ impl Value {
         match self {
             Self::Text(text) => format!("{text:?} is text"),
             Self::Integer { written, .. } => format!("{written} is a number"),
+            Self::Truth(truth) => format!("{truth} is a truth value"),
             Self::Other(written, kind) => format!("{written} is a {kind}"),
             Self::List(_) => "this is a list".to_owned(),
             Self::Table(_) => "this is a table".to_owned(),
+        }
+    }
+}
+
+impl Entry {
+    /// The value at a path below this one, `plan.glob[1]`, or the last on the way there that was written.
+    pub(super) fn below(&self, path: &str) -> &Self {
+        let Some(end) = path.find(|c| c != '.' && c != '[' && c != ']') else { return self };
+        let (_, path) = path.split_at(end);
+        let (name, rest) = path.split_at(path.find(['.', '[', ']']).unwrap_or(path.len()));
+        let inner = match &self.value {
+            Value::Table(table) => table.entries.get(name),
+            Value::List(items) => name.parse::<usize>().ok().and_then(|index| items.get(index)),
+            _ => None,
+        };
+        inner.map_or(self, |inner| inner.below(rest))
+    }
+
+    /// The same as JSON; what JSON has not is text.
+    pub(super) fn json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Text(text) => text.as_str().into(),
+            Value::Integer { value: Some(value), .. } => (*value).into(),
+            Value::Integer { written, value: None } => written.as_str().into(),
+            Value::Truth(truth) => (*truth).into(),
+            Value::Other(written, _) => written.as_str().into(),
+            Value::List(items) => items.iter().map(Self::json).collect(),
+            Value::Table(table) => {
+                let field = |(name, entry): (&String, &Self)| (name.clone(), entry.json());
+                serde_json::Value::Object(table.entries.iter().map(field).collect())
+            }
         }
     }
 }
@@ -97,7 +133,7 @@ impl Table {
         }
     }
 
-    /// Every single field as (path, what was written), `[[limits]]` left out: to tell what changed between two
+    /// Every single field as (path, what was written), limits left out: to tell what changed between two
     /// versions of a file.
     pub(super) fn settings(&self) -> BTreeMap<String, String> {
         let mut settings = BTreeMap::new();
@@ -109,7 +145,7 @@ impl Table {
         for (name, entry) in &self.entries {
             match &entry.value {
                 Value::Table(table) => table.collect(&format!("{prefix}{name}."), settings),
-                _ if prefix.is_empty() && name == "limits" => {}
+                _ if prefix.is_empty() && LIMITS.contains(&name.as_str()) => {}
                 value => {
                     settings.insert(format!("{prefix}{name}"), value.flat());
                 }
@@ -123,6 +159,7 @@ impl Value {
         match self {
             Self::Text(text) => format!("{text:?}"),
             Self::Integer { written, .. } | Self::Other(written, _) => written.clone(),
+            Self::Truth(truth) => truth.to_string(),
             Self::List(items) => items.iter().map(|item| item.value.flat()).collect::<Vec<_>>().join(","),
             Self::Table(table) => format!("{:?}", table.settings()),
         }
@@ -157,7 +194,7 @@ impl Lines {
                 Value::Integer { written: number.to_string(), value }
             }
             DeValue::Float(number) => Value::Other(number.as_str().to_owned(), "fraction"),
-            DeValue::Boolean(truth) => Value::Other(truth.to_string(), "truth value"),
+            DeValue::Boolean(truth) => Value::Truth(truth),
             DeValue::Datetime(date) => Value::Other(date.to_string(), "date"),
             DeValue::Array(items) => {
                 let item = |item: toml::Spanned<DeValue<'_>>| {
@@ -207,6 +244,18 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_deep_is_found() {
+        let text = "[[limits]]\n[limits.when]\nplan = \"a\"\n[limits.when.route]\nglob = [\n  \"a\",\n  \"b\",\n]\n";
+        let table = Table::parse(text).unwrap();
+        let Value::List(limits) = &table.entries["limits"].value else { panic!("{table:?}") };
+        let at = |path: &str| limits[0].below(path).place.clone();
+        assert_eq!(at("when.plan"), Place::Line(3));
+        assert_eq!(at("when.route.glob[1]"), Place::Line(7));
+        assert_eq!(at("when.route.glob.x"), Place::Line(5));
+        assert_eq!(limits[0].json()["when"]["route"], serde_json::json!({"glob": ["a", "b"]}));
+    }
+
+    #[test]
     fn what_is_no_toml_names_its_line() {
         let bad = Table::parse("[node]\nname = \"a\"\nname = \"b\"\n").unwrap_err();
         assert_eq!(bad.place, Place::Line(3));
@@ -216,7 +265,7 @@ mod tests {
 
     #[test]
     fn settings_leave_the_limits_out() {
-        let table = Table::parse("b = [1, 2]\n[n]\na = \"x\"\n[[limits]]\nname = \"l\"\n").unwrap();
+        let table = Table::parse("b = [1, 2]\n[n]\na = \"x\"\n[[limits]]\nname = \"l\"\n[[overrides]]\n").unwrap();
         let want = [("b", "1,2"), ("n.a", "\"x\"")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         assert_eq!(table.settings(), want.into());
     }

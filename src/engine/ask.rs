@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::algorithms::Verdict;
 use crate::crdt::{ReplicaIx, SlotCell};
 use crate::id::ReplicaId;
-use crate::limits::{Limit, Shape};
+use crate::limits::{DescriptorError, Limit, Shape};
 
 /// What is to be done with each (limit, key, cost).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,22 @@ pub enum Op {
     Refund,
     /// Give the key its full allowance back, everywhere. Costs are ignored.
     Reset,
+}
+
+impl Op {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Check, Self::Peek, Self::Debit, Self::Refund, Self::Reset];
+
+    /// As requests, metrics and paths name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Peek => "peek",
+            Self::Debit => "debit",
+            Self::Refund => "refund",
+            Self::Reset => "reset",
+        }
+    }
 }
 
 /// One part of a request.
@@ -58,8 +74,10 @@ impl Reason {
 /// One limit's own answer, as things stand after the request.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The limit.
+    /// The limit, with the allowance of this key.
     pub limit: Arc<Limit>,
+    /// The key it was counted under, where that is not the one the request names.
+    pub counted_as: Option<String>,
     /// This limit's own decision: it may have admitted although another denied the request and nothing was taken.
     pub verdict: Verdict,
     /// None when it admitted.
@@ -97,10 +115,10 @@ pub struct Answer {
     /// Whether it was admitted. True for debit, refund and reset.
     pub allowed: bool,
     /// The result that speaks for all: of the denials the one with the longest wait (never is longest), else the one
-    /// with the fewest remaining; ties go to the first named. An index into `results`; None when all limits are in shadow
-    /// mode, which never speak for a request.
+    /// with the fewest remaining; ties go to the first named. An index into `results`; None when no limit applies, or all
+    /// are in shadow mode, which never speak for a request.
     pub summary: Option<usize>,
-    /// One a part, in request order.
+    /// One a part, in request order; of a request that says only what it is, one a limit that applies, by name.
     pub results: Vec<Outcome>,
     /// A key's unsent spend has become large: flush now rather than at the next interval.
     pub urgent: bool,
@@ -132,8 +150,10 @@ pub struct ReplicaUsage {
 /// What is known of a key.
 #[derive(Clone, Debug)]
 pub struct Usage {
-    /// The limit.
+    /// The limit, with the allowance of this key.
     pub limit: Arc<Limit>,
+    /// The key it is counted under, where that is not the one asked for.
+    pub counted_as: Option<String>,
     /// Tokens used, whole.
     pub used: u64,
     /// Requests of cost 1 that would be admitted now.
@@ -172,10 +192,46 @@ pub enum AskError {
         /// Its length in bytes.
         len: usize,
     },
+    /// The limit counts addresses, and the key is none.
+    #[error("{problem}")]
+    NoAddress {
+        /// Which of the parts, from 0.
+        index: usize,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// A field of a request that says what it is.
+    #[error(transparent)]
+    Descriptor(#[from] DescriptorError),
+    /// The key that a limit makes of what a request says is too long.
+    #[error("the key it makes for the limit {limit:?} has {len} bytes: at most {max}", max = super::MAX_KEY_BYTES)]
+    LongKey {
+        /// The limit.
+        limit: String,
+        /// The length in bytes.
+        len: usize,
+    },
+    /// More limits apply than a request may have checks.
+    #[error("more than {max} limits apply to it: give some of them conditions in `when`", max = super::MAX_ASKS)]
+    TooManyMatch,
     /// No part or too many.
     #[error("a request has 1 to {max} checks, this one {count}", max = super::MAX_ASKS)]
     BadCount {
         /// How many it had.
         count: usize,
     },
+}
+
+impl AskError {
+    /// The field that is wrong, as JSON requests have it; `listed`: the parts stand in a list.
+    pub fn field(&self, listed: bool) -> String {
+        let place = |index: &usize| if listed { format!("checks[{index}].") } else { String::new() };
+        match self {
+            Self::UnknownLimit { index, .. } => format!("{}limit", place(index)),
+            Self::BadKey { index, .. } | Self::NoAddress { index, .. } => format!("{}key", place(index)),
+            Self::Descriptor(error) => format!("descriptors.{}", error.field),
+            Self::LongKey { .. } | Self::TooManyMatch => "descriptors".to_owned(),
+            Self::BadCount { .. } => "checks".to_owned(),
+        }
+    }
 }

@@ -17,19 +17,22 @@ use crate::id::KeyHash;
 impl Engine {
     /// Carries all keys over that are left from the shapes that limits had before. False when there is nothing to do.
     pub(super) fn carry_all(&self, bindings: &Bindings, now_ns: u64) -> bool {
+        if !bindings.pending {
+            return false;
+        }
         let (mut leaving, mut coming): (Concerned<'_>, Concerned<'_>) = Default::default();
-        for bound in bindings.iter() {
+        for bound in bindings.limits() {
             if let Some(change) = &bound.pending {
                 leaving.entry(change.from.ix).or_default().push(bound);
                 coming.entry(change.to.ix).or_default().push(bound);
             }
         }
-        if leaving.is_empty() {
-            return false;
-        }
-        let in_force: HashSet<_> = bindings.iter().map(|bound| bound.info.ix).collect();
+        let in_force: HashSet<_> = bindings.all().map(|bound| bound.info.ix).collect();
         let carry = |shard: &mut Shard, id| {
             let Entry { key, shape, standing, .. } = shard.slab[id];
+            if let Some(own) = bindings.own(key) {
+                return self.carry(shard, own, key, now_ns, true);
+            }
             let leaving = leaving.get(&shape).map(Vec::as_slice).unwrap_or_default();
             let coming = coming.get(&shape).map(Vec::as_slice).unwrap_or_default();
             // Of a peer's key nobody knows the limit: it is carried over for all that it may belong to.

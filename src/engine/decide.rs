@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 
-use super::bindings::{Bindings, Bound};
+use super::bindings::{Bindings, Bound, Part};
 use super::names::Standing;
 use super::read::{At, Figures};
 use super::shard::{Shard, shard_of};
@@ -14,7 +14,7 @@ use super::spend::Spend;
 use super::{Answer, Ask, AskError, Engine, MAX_ASKS, Op, Outcome, Reason};
 use crate::algorithms::{Verdict, decide};
 use crate::id::KeyHash;
-use crate::limits::OnFull;
+use crate::limits::{Descriptors, OnFull};
 use crate::planted::{self, PlantedBug};
 use crate::time::SECOND;
 
@@ -56,8 +56,12 @@ impl Engine {
         loop {
             let bindings = self.bindings.load();
             let answer = match asks {
-                [ask] => self.decide_one(&bindings, now_ns, op, ask)?,
-                _ => self.decide_several(&bindings, now_ns, op, asks)?,
+                [ask] => self.decide_one(&bindings, now_ns, op, bindings.resolve(0, ask)?),
+                _ => {
+                    let part = |(index, ask)| bindings.resolve(index, ask);
+                    let parts = asks.iter().enumerate().map(part).collect::<Result<_, _>>()?;
+                    self.decide_several(&bindings, now_ns, op, parts)
+                }
             };
             // None: newer limits came into force meanwhile.
             if let Some(answer) = answer {
@@ -66,34 +70,53 @@ impl Engine {
         }
     }
 
-    fn decide_one(&self, bindings: &Bindings, now_ns: u64, op: Op, ask: &Ask<'_>) -> Result<Option<Answer>, AskError> {
-        let (bound, key) = bindings.resolve(0, ask.limit, ask.key)?;
-        let mut shard = self.shards[shard_of(key)].lock();
+    /// Decides a request that says only what it is, by all limits that are for it. None is: it is admitted.
+    pub fn decide_matching(
+        &self,
+        now_ns: u64,
+        op: Op,
+        request: &Descriptors<'_>,
+        cost: u32,
+    ) -> Result<Answer, AskError> {
+        loop {
+            let bindings = self.bindings.load();
+            let mut parts = bindings.match_all(request, cost)?;
+            let answer = match (parts.pop(), parts.is_empty()) {
+                (None, _) => Some(Answer { allowed: true, summary: None, results: Vec::new(), urgent: false }),
+                (Some(only), true) => self.decide_one(&bindings, now_ns, op, only),
+                (Some(last), false) => {
+                    parts.push(last);
+                    self.decide_several(&bindings, now_ns, op, parts)
+                }
+            };
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn decide_one(&self, bindings: &Bindings, now_ns: u64, op: Op, part: Part<'_>) -> Option<Answer> {
+        let mut shard = self.shards[shard_of(part.key)].lock();
         if !shard.accepts(bindings.generation) {
-            return Ok(None);
+            return None;
         }
         let request = Request { op, at: self.at(now_ns.max(shard.last_ns)) };
-        let mut item = Item::new(bound, key, u64::from(ask.cost));
+        let mut item = Item::new(part.bound, part.key, part.cost.into());
         self.judge(&mut shard, &mut item, &request);
         let allowed = !item.denies();
         if item.admits() {
             self.take(&mut shard, &mut item, &request);
         }
-        let (outcome, urgent) = self.outcome(&mut shard, &item, &request);
+        let (mut outcome, urgent) = self.outcome(&mut shard, &item, &request);
         drop(shard);
+        outcome.counted_as = part.counted_as;
         let summary = (!outcome.limit.is_shadow()).then_some(0);
-        Ok(Some(Answer { allowed, summary, results: vec![outcome], urgent }))
+        Some(Answer { allowed, summary, results: vec![outcome], urgent })
     }
 
-    fn decide_several(
-        &self,
-        bindings: &Bindings,
-        now_ns: u64,
-        op: Op,
-        asks: &[Ask<'_>],
-    ) -> Result<Option<Answer>, AskError> {
-        let (mut items, item_of) = combine(bindings, asks)?;
-        let Some(mut guards) = self.lock_all(bindings, &mut items) else { return Ok(None) };
+    fn decide_several(&self, bindings: &Bindings, now_ns: u64, op: Op, parts: Vec<Part<'_>>) -> Option<Answer> {
+        let (mut items, item_of) = combine(&parts);
+        let mut guards = self.lock_all(bindings, &mut items)?;
         let last_ns = guards.iter().map(|shard| shard.last_ns).max().unwrap_or(0);
         let request = Request { op, at: self.at(now_ns.max(last_ns)) };
         for item in &mut items {
@@ -110,8 +133,10 @@ impl Engine {
         let outcomes: Vec<_> = items.iter().map(|item| self.outcome(&mut guards[item.guard], item, &request)).collect();
         drop(guards);
         let urgent = outcomes.iter().any(|(_, urgent)| *urgent);
-        let results: Vec<_> = item_of.into_iter().map(|item| outcomes[item].0.clone()).collect();
-        Ok(Some(Answer { allowed: admitted, summary: summary(&results, admitted), results, urgent }))
+        let result =
+            |(part, item): (Part<'_>, usize)| Outcome { counted_as: part.counted_as, ..outcomes[item].0.clone() };
+        let results: Vec<_> = parts.into_iter().zip(item_of).map(result).collect();
+        Some(Answer { allowed: admitted, summary: summary(&results, admitted), results, urgent })
     }
 
     /// All at once, in one order for everybody. None when one of them was decided by newer limits.
@@ -230,6 +255,7 @@ impl Engine {
         };
         let outcome = Outcome {
             limit: Arc::clone(&bound.limit),
+            counted_as: None,
             verdict: item.verdict,
             reason: item.reason,
             used: figures.used,
@@ -270,24 +296,23 @@ impl<'a> Item<'a> {
 }
 
 /// One item for each key, with the costs of all parts that name it; and the item of each part.
-fn combine<'a>(bindings: &'a Bindings, asks: &[Ask<'_>]) -> Result<(Vec<Item<'a>>, Vec<usize>), AskError> {
-    let mut items: Vec<Item<'a>> = Vec::with_capacity(asks.len());
-    let mut item_of = Vec::with_capacity(asks.len());
-    for (index, ask) in asks.iter().enumerate() {
-        let (bound, key) = bindings.resolve(index, ask.limit, ask.key)?;
-        let cost = u64::from(ask.cost);
-        match items.iter().position(|item| item.key == key) {
+fn combine<'a>(parts: &[Part<'a>]) -> (Vec<Item<'a>>, Vec<usize>) {
+    let mut items: Vec<Item<'a>> = Vec::with_capacity(parts.len());
+    let mut item_of = Vec::with_capacity(parts.len());
+    for part in parts {
+        let cost = u64::from(part.cost);
+        match items.iter().position(|item| item.key == part.key) {
             Some(same) => {
                 items[same].cost += cost;
                 item_of.push(same);
             }
             None => {
-                items.push(Item::new(bound, key, cost));
+                items.push(Item::new(part.bound, part.key, cost));
                 item_of.push(items.len() - 1);
             }
         }
     }
-    Ok((items, item_of))
+    (items, item_of)
 }
 
 /// Which result speaks for all.

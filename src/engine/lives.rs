@@ -53,7 +53,7 @@ impl Engine {
     /// Forgets shapes and replicas that no limit and no key uses.
     pub(super) fn forget_unused(&self, names: &mut Names) {
         let (mut shapes, mut replicas) = (HashSet::new(), HashSet::new());
-        for bound in self.bindings.load().iter() {
+        for bound in self.bindings.load().all() {
             shapes.extend(bound.shapes());
         }
         for shard in &self.shards {

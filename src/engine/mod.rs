@@ -9,6 +9,7 @@ mod delta;
 mod drain;
 mod entry;
 mod expire;
+mod install;
 mod lives;
 mod merge;
 mod names;

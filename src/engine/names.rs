@@ -12,13 +12,13 @@ use hashbrown::HashMap;
 use crate::algorithms::bucket::Bucket;
 use crate::crdt::ReplicaIx;
 use crate::id::ReplicaId;
-use crate::limits::{LimitName, MAX_LIMITS, Retention, Shape};
+use crate::limits::{LimitName, MAX_LIMITS, MAX_OVERRIDES, Retention, Shape};
 use crate::time::SECOND;
 
 /// The most shapes, and the most replicas, that are told apart at once.
 pub(super) const MAX_NAMES: usize = u16::MAX as usize - 1;
 /// Shapes of peers are taken up to here: room for those of this node's own limits, old and new.
-pub(super) const MAX_PEER_SHAPES: usize = MAX_NAMES - 2 * MAX_LIMITS;
+pub(super) const MAX_PEER_SHAPES: usize = MAX_NAMES - 2 * (MAX_LIMITS + MAX_OVERRIDES);
 /// Replicas of peers are taken up to here: room for this node's own lives.
 pub(super) const MAX_PEER_REPLICAS: usize = MAX_NAMES - 64;
 /// The most limits that are told apart, those in force and those that are gone but have keys.

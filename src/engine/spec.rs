@@ -9,9 +9,10 @@ use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::{Ask, MAX_ASKS, Op};
+use crate::limits::Descriptors;
 
 /// One part of a request as written. The engine checks the key's length and whether the limit exists.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -60,17 +61,26 @@ pub fn checks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<AskSpec<'de>>, D
     from.deserialize_seq(List::new("checks", MAX_ASKS, "objects with `limit`, `key` and `cost`"))
 }
 
+/// Reads the field `descriptors`: an object of texts.
+pub fn descriptors<'de, D: Deserializer<'de>>(from: D) -> Result<Descriptors<'de>, D::Error> {
+    from.deserialize_map(Fields)
+}
+
 /// Reads the field `op`: what is to be done.
 pub fn op<'de, D: Deserializer<'de>>(from: D) -> Result<Op, D::Error> {
-    let word = from.deserialize_str(Text("op"))?;
-    match &*word {
-        "check" => Ok(Op::Check),
-        "peek" => Ok(Op::Peek),
-        "debit" => Ok(Op::Debit),
-        "refund" => Ok(Op::Refund),
-        "reset" => Ok(Op::Reset),
-        _ => Err(D::Error::custom(format_args!("`op`: {word:?} is none of check, peek, debit, refund and reset"))),
-    }
+    let word = text_op(from)?;
+    let none = || D::Error::custom(format_args!("`op`: {word:?} is none of check, peek, debit, refund and reset"));
+    named_op(&word).ok_or_else(none)
+}
+
+/// Reads the field `op` as it is written.
+pub fn text_op<'de, D: Deserializer<'de>>(from: D) -> Result<Cow<'de, str>, D::Error> {
+    from.deserialize_str(Text("op"))
+}
+
+/// The operation of a name.
+pub fn named_op(word: &str) -> Option<Op> {
+    Op::ALL.into_iter().find(|op| op.as_str() == word)
 }
 
 /// A value that must be a JSON object.
@@ -112,6 +122,39 @@ impl<'de> Visitor<'de> for Text {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
         Ok(Cow::Owned(text.to_owned()))
+    }
+}
+
+/// The fields of a request that says what it is.
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Descriptors<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`descriptors` to be an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Descriptors::default();
+        while let Some(name) = map.next_key_seed(TextSeed("descriptors"))? {
+            let value = map
+                .next_value_seed(TextSeed("a string"))
+                .map_err(|error| A::Error::custom(format_args!("`descriptors.{name}`: {error}")))?;
+            fields.add(name, value).map_err(|e| A::Error::custom(format_args!("`descriptors.{}`: {e}", e.field)))?;
+        }
+        Ok(fields)
+    }
+}
+
+/// Text inside a map.
+struct TextSeed(&'static str);
+
+impl<'de> DeserializeSeed<'de> for TextSeed {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_str(Text(self.0))
     }
 }
 
@@ -215,6 +258,29 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(field), "{text}: {error}");
+        }
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Described<'a> {
+        #[serde(borrow, deserialize_with = "descriptors")]
+        descriptors: Descriptors<'a>,
+    }
+
+    #[test]
+    fn descriptors_are_an_object_of_strings() {
+        let parse = |text: &'static str| serde_json::from_str::<Described<'_>>(text);
+        let described = parse(r#"{"descriptors":{"ip":"::1","route":"POST \/x"}}"#).unwrap().descriptors;
+        assert_eq!((described.get("ip"), described.get("route")), (Some("::1"), Some("POST /x")));
+        for (text, says) in [
+            (r#"{"descriptors":["ip"]}"#, "`descriptors` to be an object of strings"),
+            (r#"{"descriptors":{"ip":1}}"#, "`descriptors.ip`: invalid type: integer `1`"),
+            (r#"{"descriptors":{"ip":null}}"#, "`descriptors.ip`: invalid type: null"),
+            (r#"{"descriptors":{"ip":"a","ip":"b"}}"#, "`descriptors.ip`: is there twice"),
+            (r#"{"descriptors":{"a b":"a"}}"#, "`descriptors.a b`: this is no name of a field"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
         }
     }
 

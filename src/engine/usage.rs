@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::bindings::Part;
 use super::entry::Entry;
 use super::names::{Names, ShapeInfo};
 use super::read::{At, Figures};
 use super::shard::shard_of;
-use super::{AskError, Engine, KeyCells, ReplicaUsage, Usage};
+use super::{Ask, AskError, Engine, KeyCells, ReplicaUsage, Usage};
 use crate::algorithms::Level;
 use crate::crdt::{ReplicaIx, SlotCell};
 use crate::limits::Shape;
@@ -18,7 +19,7 @@ impl Engine {
         let names = self.names.read();
         loop {
             let bindings = self.bindings.load();
-            let (bound, key) = bindings.resolve(0, limit, key)?;
+            let Part { bound, key, counted_as, .. } = bindings.resolve(0, &Ask { limit, key, cost: 0 })?;
             let mut shard = self.shards[shard_of(key)].lock();
             if !shard.accepts(bindings.generation) {
                 continue;
@@ -32,6 +33,7 @@ impl Engine {
             drop(shard);
             return Ok(Usage {
                 limit: Arc::clone(&bound.limit),
+                counted_as,
                 used: figures.used,
                 remaining: figures.remaining,
                 replicas: named(&names, replicas),
@@ -45,7 +47,7 @@ impl Engine {
     pub fn cells_of(&self, limit: &str, key: &str) -> Result<KeyCells, AskError> {
         let names = self.names.read();
         let bindings = self.bindings.load();
-        let (bound, key) = bindings.resolve(0, limit, key)?;
+        let Part { bound, key, .. } = bindings.resolve(0, &Ask { limit, key, cost: 0 })?;
         let shard = self.shards[shard_of(key)].lock();
         let cells =
             shard.find(bound.info.ix, key).map(|id| shard.slab[id].read(&bound.info, |cells, _| cells.to_vec()));

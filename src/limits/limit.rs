@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Shape;
+use super::{Keying, Overrides, Shape};
 use crate::algorithms::bucket::Bucket;
 use crate::algorithms::calendar::Calendar;
 use crate::algorithms::window::Window;
@@ -132,6 +132,10 @@ pub struct Limit {
     pub max_keys: Option<u64>,
     /// What happens beyond `max_keys`; None: as the node has it.
     pub on_full: Option<OnFull>,
+    /// Whom it counts.
+    pub keying: Keying,
+    /// Keys that have their own allowance.
+    pub overrides: Overrides,
 }
 
 impl Limit {

@@ -1,8 +1,11 @@
 //! A limit as written, and what may be wrong with it.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-use super::{Algorithm, Enforce, Limit, LimitName, MAX_LIMIT, OnFull};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Algorithm, Enforce, Limit, LimitName, MAX_LIMIT, OnFull, OverrideSpec, Overrides};
 use crate::algorithms::calendar::{Calendar, Period, Zone};
 use crate::time::{MS, SECOND};
 
@@ -49,14 +52,32 @@ pub struct LimitSpec {
     /// `allow` or `deny`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_full: Option<String>,
+    /// A template of the key of requests that describe themselves, e.g. `{user}:{route}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// `text` or `ip`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_type: Option<String>,
+    /// `key_type = "ip"`: leading bits of an IPv4 address that are counted together, 1 to 32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv4_prefix: Option<i64>,
+    /// `key_type = "ip"`: leading bits of an IPv6 address that are counted together, 1 to 128.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv6_prefix: Option<i64>,
+    /// By field, what must hold of a request that describes itself; [`super::when`] has the forms.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub when: BTreeMap<String, Value>,
+    /// Keys that have their own allowance.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<OverrideSpec>,
 }
 
 /// What is wrong with a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct SpecError {
-    /// The field of the definition.
-    pub field: &'static str,
+    /// The field of the definition, e.g. `window` or `overrides[3].limit`.
+    pub field: String,
     /// What is wrong and what would be right.
     pub problem: String,
 }
@@ -72,7 +93,7 @@ impl LimitSpec {
     pub fn check(&self) -> Result<Limit, SpecError> {
         let name = self.checked_name()?;
         let (algorithm, window_ns) = self.checked_algorithm()?;
-        let limit = Limit {
+        let mut limit = Limit {
             name,
             algorithm,
             limit: whole("limit", self.limit, 0)?.ok_or_else(|| missing("limit", "tokens per window, e.g. 100"))?,
@@ -81,6 +102,8 @@ impl LimitSpec {
             enforce: self.enforce.as_deref().map(parse_enforce).transpose()?.unwrap_or_default(),
             max_keys: whole("max_keys", self.max_keys, 1)?,
             on_full: self.on_full.as_deref().map(parse_on_full).transpose()?,
+            keying: self.checked_keying()?,
+            overrides: Overrides::default(),
         };
         if let Some(word) = self.consistency.as_deref().filter(|word| *word != "eventual") {
             return Err(match word {
@@ -96,6 +119,7 @@ impl LimitSpec {
             return Err(error("burst", format!("{only}, not a {}", limit.algorithm.as_str())));
         }
         fits_integers(&limit)?;
+        limit.overrides = self.checked_overrides(&limit)?;
         Ok(limit)
     }
 
@@ -203,11 +227,11 @@ fn no_duration(text: &str) -> String {
 const KNOWN_ALGORITHMS: &str = "this version knows \"fixed_window\", \"sliding_window\", \"sliding_log\", \
      \"token_bucket\" and \"leaky_bucket\"";
 
-fn error(field: &'static str, problem: String) -> SpecError {
-    SpecError { field, problem }
+pub(super) fn error(field: impl Into<String>, problem: impl Into<String>) -> SpecError {
+    SpecError { field: field.into(), problem: problem.into() }
 }
 
-fn missing(field: &'static str, what: &str) -> SpecError {
+pub(super) fn missing(field: &'static str, what: &str) -> SpecError {
     error(field, format!("is missing: {what}"))
 }
 
@@ -289,39 +313,39 @@ mod tests {
         let with = |change: &dyn Fn(&mut LimitSpec)| {
             let mut spec = good();
             change(&mut spec);
-            spec.check().map_err(|e| e.field)
+            spec.check().err().map(|error| error.field).unwrap_or_default()
         };
-        assert!(with(&|_| {}).is_ok());
-        assert_eq!(with(&|s| s.name = "a b".into()), Err("name"));
-        assert_eq!(with(&|s| s.algorithm = Some("concurrency".into())), Err("algorithm"));
-        assert_eq!(with(&|s| s.slots = Some(0)), Err("slots"));
-        assert_eq!(with(&|s| s.slots = Some(1001)), Err("slots"));
-        assert_eq!(with(&|s| s.slots = Some(7)), Err("slots"));
-        assert_eq!(with(&|s| (s.algorithm, s.slots) = (Some("sliding_log".into()), Some(2))), Err("slots"));
-        assert_eq!(with(&|s| s.queue = Some("1s".into())), Err("queue"));
-        assert_eq!(with(&|s| (s.algorithm, s.queue) = (Some("leaky_bucket".into()), Some("1".into()))), Err("queue"));
+        assert_eq!(with(&|_| {}), "");
+        assert_eq!(with(&|s| s.name = "a b".into()), "name");
+        assert_eq!(with(&|s| s.algorithm = Some("concurrency".into())), "algorithm");
+        assert_eq!(with(&|s| s.slots = Some(0)), "slots");
+        assert_eq!(with(&|s| s.slots = Some(1001)), "slots");
+        assert_eq!(with(&|s| s.slots = Some(7)), "slots");
+        assert_eq!(with(&|s| (s.algorithm, s.slots) = (Some("sliding_log".into()), Some(2))), "slots");
+        assert_eq!(with(&|s| s.queue = Some("1s".into())), "queue");
+        assert_eq!(with(&|s| (s.algorithm, s.queue) = (Some("leaky_bucket".into()), Some("1".into()))), "queue");
         let fixed = |s: &mut LimitSpec| s.algorithm = Some("fixed_window".into());
-        assert_eq!(with(&|s| s.align = Some("calendar".into())), Err("align"));
-        assert_eq!(with(&|s| (fixed(s), s.align = Some("moon".into())).0), Err("align"));
-        assert_eq!(with(&|s| (fixed(s), s.align = Some("calendar".into())).0), Err("window"));
-        assert_eq!(with(&|s| (fixed(s), s.window = Some("day".into())).0), Err("window"));
-        assert_eq!(with(&|s| (fixed(s), s.time_zone = Some("UTC".into())).0), Err("time_zone"));
+        assert_eq!(with(&|s| s.align = Some("calendar".into())), "align");
+        assert_eq!(with(&|s| (fixed(s), s.align = Some("moon".into())).0), "align");
+        assert_eq!(with(&|s| (fixed(s), s.align = Some("calendar".into())).0), "window");
+        assert_eq!(with(&|s| (fixed(s), s.window = Some("day".into())).0), "window");
+        assert_eq!(with(&|s| (fixed(s), s.time_zone = Some("UTC".into())).0), "time_zone");
         let calendar = |s: &mut LimitSpec, zone: &str| {
             fixed(s);
             (s.align, s.window, s.time_zone) = (Some("calendar".into()), Some("day".into()), Some(zone.into()));
         };
-        assert!(with(&|s| calendar(s, "Europe/Berlin")).is_ok());
-        assert_eq!(with(&|s| calendar(s, "Europe/Atlantis")), Err("time_zone"));
-        assert_eq!(with(&|s| s.enforce = Some("maybe".into())), Err("enforce"));
-        assert_eq!(with(&|s| s.limit = None), Err("limit"));
-        assert_eq!(with(&|s| s.limit = Some(-1)), Err("limit"));
-        assert_eq!(with(&|s| s.window = Some("0s".into())), Err("window"));
-        assert_eq!(with(&|s| s.window = Some("60".into())), Err("window"));
-        assert_eq!(with(&|s| s.burst = Some(5)), Err("burst"));
-        assert_eq!(with(&|s| (s.algorithm, s.burst) = (Some("token_bucket".into()), Some(0))), Err("burst"));
-        assert_eq!(with(&|s| s.consistency = Some("strict".into())), Err("consistency"));
-        assert_eq!(with(&|s| s.on_full = Some("evict".into())), Err("on_full"));
-        assert_eq!(with(&|s| s.max_keys = Some(0)), Err("max_keys"));
+        assert_eq!(with(&|s| calendar(s, "Europe/Berlin")), "");
+        assert_eq!(with(&|s| calendar(s, "Europe/Atlantis")), "time_zone");
+        assert_eq!(with(&|s| s.enforce = Some("maybe".into())), "enforce");
+        assert_eq!(with(&|s| s.limit = None), "limit");
+        assert_eq!(with(&|s| s.limit = Some(-1)), "limit");
+        assert_eq!(with(&|s| s.window = Some("0s".into())), "window");
+        assert_eq!(with(&|s| s.window = Some("60".into())), "window");
+        assert_eq!(with(&|s| s.burst = Some(5)), "burst");
+        assert_eq!(with(&|s| (s.algorithm, s.burst) = (Some("token_bucket".into()), Some(0))), "burst");
+        assert_eq!(with(&|s| s.consistency = Some("strict".into())), "consistency");
+        assert_eq!(with(&|s| s.on_full = Some("evict".into())), "on_full");
+        assert_eq!(with(&|s| s.max_keys = Some(0)), "max_keys");
     }
 
     #[test]

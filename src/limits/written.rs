@@ -1,5 +1,9 @@
 //! A limit as it would be written: for answers, and for the journal.
 
+use serde::Deserializer;
+use serde_json::{Map, Value};
+
+use super::spec::{SpecError, error};
 use super::{Algorithm, Limit, LimitSpec, OnFull};
 use crate::time::{MS, SECOND};
 
@@ -33,7 +37,29 @@ impl LimitSpec {
             }
             _ => {}
         }
-        spec
+        spec.with_keying(&limit.keying).with_overrides(limit)
+    }
+
+    /// The limit with other fields: those of `set` as they are there, the others as `limit`, which this is, was written.
+    ///
+    /// # Errors
+    /// What is wrong with a field.
+    pub fn changed(mut self, limit: &Limit, set: Map<String, Value>) -> Result<Limit, SpecError> {
+        // What the burst is by default follows the limit.
+        self.burst = self.burst.filter(|_| limit.burst.is_some());
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else {
+            unreachable!("plain fields always serialise, to an object")
+        };
+        fields.extend(set);
+        Self::read(Value::Object(fields))?.check()
+    }
+
+    /// A definition as a format has it that names fields.
+    ///
+    /// # Errors
+    /// A field that is none, or is of the wrong kind.
+    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self, SpecError> {
+        serde_path_to_error::deserialize(from).map_err(|e| error(e.path().to_string(), e.inner().to_string()))
     }
 
     /// The definition as text: the same for limits that decide alike, on every platform.

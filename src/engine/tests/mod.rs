@@ -5,6 +5,7 @@ mod books;
 mod changes;
 mod cluster;
 mod exchange;
+mod matching;
 mod oracle;
 mod overload;
 mod tables;
@@ -13,7 +14,7 @@ mod vectors;
 
 use super::*;
 use crate::id::NodeName;
-use crate::limits::{LimitSet, LimitSpec};
+use crate::limits::{Limit, LimitSet, LimitSpec};
 
 /// Some instant.
 pub const T0: u64 = 1_728_000_000_000_000_000;
