@@ -36,9 +36,14 @@ Environment:
   RUST_LOG=...             what is logged to standard error [default: info], e.g. info,tidegate::gossip=debug";
 
 const REPLAY: &str = "\
-A line of the trace, with op one of check, peek, debit, reset, cost 1 when it is left out, and at_ns never falling:
+A line of the trace, with op one of check, peek, debit, refund, reset, cost 1 when it is left out, and at_ns never
+falling:
   {\"at_ns\":1800000000000000000,\"op\":\"check\",\"checks\":[{\"limit\":\"login\",\"key\":\"alice\",\"cost\":1}]}
-Each is answered by a line of JSON; a line that is wrong is named and ends it.";
+or, for the limits of the file to choose from by `when` and `key`:
+  {\"at_ns\":1800000000000000000,\"op\":\"check\",\"descriptors\":{\"ip\":\"192.0.2.7\",\"route\":\"POST /login\"},\"cost\":1}
+or, to change fields of a limit on the way:
+  {\"at_ns\":1800000000000000000,\"op\":\"set_limit\",\"set\":{\"name\":\"login\",\"limit\":50}}
+Each request is answered by a line of JSON; a line that is wrong is named and ends it.";
 
 /// One quota worldwide, decided locally.
 #[derive(Parser)]
@@ -74,9 +79,12 @@ enum Command {
     /// Decides a recorded trace (JSON lines) in virtual time
     #[command(after_help = REPLAY)]
     Replay {
-        /// A TOML file of [[limits]]
+        /// A TOML file of [[limits]] and [[overrides]]; all else in it is left out
         #[arg(long, value_name = "FILE")]
         limits: PathBuf,
+        /// Prints who was denied, by limit and key, instead of the answers
+        #[arg(long)]
+        summary: bool,
         /// The trace; without it standard input
         trace: Option<PathBuf>,
     },
@@ -142,7 +150,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Demo(options) => in_runtime(run_demo(options)),
         Command::Cert(command) => cert::run(&command),
         Command::CheckConfig { file } => check_config::run(&file),
-        Command::Replay { limits, trace } => replay::run(&limits, trace.as_deref()),
+        Command::Replay { limits, summary, trace } => replay::run(&limits, trace.as_deref(), summary),
         Command::Status { url } => in_runtime(status::status(url)),
     }
 }

@@ -1,29 +1,50 @@
 //! `tidegate replay`.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, ErrorKind, Write};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind};
 use std::path::Path;
 
-use super::Failure;
+use tokio::time::Instant;
+
+use super::{Failure, print};
 use crate::config;
+use crate::limits::LimitSet;
 use crate::replay::{self, ReplayError};
 
-/// Decides a trace by the limits of a file; answers go to standard output.
-pub(super) fn run(limits: &Path, trace: Option<&Path>) -> Result<(), Failure> {
+/// Decides a trace by the limits of a file. To standard output go the answers, or what they come to.
+pub(super) fn run(limits: &Path, trace: Option<&Path>, summary: bool) -> Result<(), Failure> {
     let limits = config::load_limits(limits)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let replayed = match trace {
-        None => replay::run(limits, std::io::stdin().lock(), &mut out),
+    let (from, name): (Box<dyn BufRead>, _) = match trace {
+        None => (Box::new(std::io::stdin().lock()), "standard input".to_owned()),
         Some(path) => {
-            let file = File::open(path).map_err(|error| Failure::cannot(format!("{}: {error}", path.display())))?;
-            replay::run(limits, BufReader::new(file), &mut out)
+            let name = path.display().to_string();
+            let file = File::open(path).map_err(|error| Failure::cannot(format!("{name}: {error}")))?;
+            (Box::new(BufReader::new(file)), name)
         }
     };
-    let name = trace.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
-    match replayed.and_then(|()| out.flush().map_err(ReplayError::Write)) {
-        Ok(()) => Ok(()),
+    let failure = |error: ReplayError| Failure::cannot(format!("{name}: {error}"));
+    match summary {
+        true => summarise(limits, from, failure),
+        false => answer(limits, from, failure),
+    }
+}
+
+fn answer(limits: LimitSet, trace: impl BufRead, failure: impl FnOnce(ReplayError) -> Failure) -> Result<(), Failure> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match replay::run(limits, trace, &mut out) {
         // Who stopped reading has seen enough.
         Err(ReplayError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::cannot(format!("{name}: {error}"))),
+        replayed => replayed.map_err(failure),
     }
+}
+
+fn summarise(
+    limits: LimitSet,
+    trace: impl BufRead,
+    failure: impl FnOnce(ReplayError) -> Failure,
+) -> Result<(), Failure> {
+    let start = Instant::now();
+    let summary = replay::summarise(limits, trace).map_err(failure)?;
+    let took = start.elapsed();
+    print(&format!("{summary}\n{} requests in {:.1} s\n", summary.requests(), took.as_secs_f64()))
 }
