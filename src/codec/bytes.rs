@@ -112,12 +112,15 @@ impl<'a> In<'a> {
         std::str::from_utf8(self.raw(len, what)?).map_err(|_| CodecError::Invalid { what, problem: "not UTF-8".into() })
     }
 
+    /// A node's name.
+    pub fn node(&mut self) -> Result<NodeName, CodecError> {
+        let name = self.text(super::MAX_NAME_BYTES, "a node name")?;
+        NodeName::new(name).map_err(|bad| CodecError::Invalid { what: "a node name", problem: bad.to_string() })
+    }
+
     /// A replica.
     pub fn replica(&mut self) -> Result<ReplicaId, CodecError> {
-        let name = self.text(super::MAX_NAME_BYTES, "a node name")?;
-        let node =
-            NodeName::new(name).map_err(|bad| CodecError::Invalid { what: "a node name", problem: bad.to_string() })?;
-        Ok(ReplicaId { node, generation: self.int("a generation")?, nonce: self.int("a nonce")? })
+        Ok(ReplicaId { node: self.node()?, generation: self.int("a generation")?, nonce: self.int("a nonce")? })
     }
 
     /// A list of at most `most` things, each of at least `least` bytes.

@@ -5,17 +5,20 @@
 
 use super::bytes::{In, Out};
 use super::{
-    CodecError, Frame, Hello, MAX_FRAME_BYTES, MAX_HAVE, MAX_LIMIT_NAME_BYTES, MAX_REGION_BYTES, PROTOCOL_VERSION,
+    CodecError, Frame, Hello, LimitDigest, MAX_DEFINITION_BYTES, MAX_DEFINITIONS, MAX_FRAME_BYTES, MAX_HAVE,
+    MAX_LIMIT_NAME_BYTES, MAX_REGION_BYTES, PROTOCOL_VERSION,
 };
+use crate::crdt::{MAX_STAMP_NS, Stamp, Written};
 use crate::id::{ClusterId, ReplicaId};
 use crate::limits::MAX_LIMITS;
 
 /// What every hello of every version begins with.
 pub const MAGIC: [u8; 4] = *b"tide";
 
-/// The fewest bytes of an entry in a list: a replica with its seq, a limit's name with its hash.
+/// The fewest bytes of an entry in a list: a replica with its seq, a limit's digest, a definition.
 const LEAST_HAVE: usize = 5;
-const LEAST_LIMIT: usize = 3;
+const LEAST_LIMIT: usize = 4;
+const LEAST_DEFINITION: usize = 6;
 
 const CHUNK: u8 = 1;
 const BEAT: u8 = 2;
@@ -27,6 +30,7 @@ const CAUGHT_UP: u8 = 7;
 const LIMITS: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
+const DEFINITIONS: u8 = 11;
 
 impl Hello {
     /// The hello's bytes.
@@ -103,10 +107,15 @@ impl Frame {
             Self::Limits(limits) => {
                 out.raw(&[LIMITS]);
                 out.count(limits.len());
-                for (name, hash) in limits {
+                for LimitDigest { name, hash, of_file } in limits {
                     out.text(name);
                     out.int(*hash);
+                    out.int(u8::from(*of_file));
                 }
+            }
+            Self::Definitions(definitions) => {
+                out.raw(&[DEFINITIONS]);
+                put_definitions(&mut out, definitions);
             }
             Self::Ping(token) => {
                 out.raw(&[PING]);
@@ -138,8 +147,10 @@ impl Frame {
             STATE_END => Self::StateEnd { sync: from.int("a sync")? },
             CAUGHT_UP => Self::CaughtUp,
             LIMITS => Self::Limits(from.list(MAX_LIMITS, LEAST_LIMIT, "limits", |from| {
-                Ok((from.text(MAX_LIMIT_NAME_BYTES, "a limit's name")?.to_owned(), from.int("a hash")?))
+                let name = from.text(MAX_LIMIT_NAME_BYTES, "a limit's name")?.to_owned();
+                Ok(LimitDigest { name, hash: from.int("a hash")?, of_file: take_flag(from, "of_file")? })
             })?),
+            DEFINITIONS => Self::Definitions(take_definitions(&mut from)?),
             PING => Self::Ping(from.int("a token")?),
             PONG => Self::Pong(from.int("a token")?),
             other => {
@@ -173,4 +184,40 @@ fn put_have(out: &mut Out, have: &[(ReplicaId, u64)]) {
 
 fn take_have(from: &mut In<'_>) -> Result<Vec<(ReplicaId, u64)>, CodecError> {
     from.list(MAX_HAVE, LEAST_HAVE, "replicas", |from| Ok((from.replica()?, from.seq()?)))
+}
+
+fn put_definitions(out: &mut Out, definitions: &[(String, Written)]) {
+    out.count(definitions.len());
+    for (name, Written { stamp, value }) in definitions {
+        out.text(name);
+        out.int(stamp.at_ns);
+        out.text(stamp.by.as_str());
+        out.int(u8::from(value.is_some()));
+        if let Some(value) = value {
+            out.text(value);
+        }
+    }
+}
+
+fn take_definitions(from: &mut In<'_>) -> Result<Vec<(String, Written)>, CodecError> {
+    from.list(MAX_DEFINITIONS, LEAST_DEFINITION, "definitions", |from| {
+        let name = from.text(MAX_LIMIT_NAME_BYTES, "a limit's name")?.to_owned();
+        let stamp = Stamp { at_ns: from.int("a stamp")?, by: from.node()? };
+        if stamp.at_ns > MAX_STAMP_NS {
+            return Err(CodecError::Invalid { what: "a stamp", problem: "it is beyond the year 2262".into() });
+        }
+        let value = match take_flag(from, "a deletion")? {
+            true => Some(from.text(MAX_DEFINITION_BYTES, "a definition")?.into()),
+            false => None,
+        };
+        Ok((name, Written { stamp, value }))
+    })
+}
+
+fn take_flag(from: &mut In<'_>, what: &'static str) -> Result<bool, CodecError> {
+    match from.int::<u8>(what)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(CodecError::Invalid { what, problem: format!("{other} is neither 0 nor 1") }),
+    }
 }

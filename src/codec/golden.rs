@@ -5,7 +5,7 @@ use super::*;
 use crate::algorithms::bucket::Bucket;
 use crate::algorithms::calendar::{Calendar, Period, Zone};
 use crate::algorithms::window::Window;
-use crate::crdt::{Base, Cell, Mark};
+use crate::crdt::{Base, Cell, Mark, Stamp, Written};
 use crate::engine::{KeyBase, KeyCell, KeyMark};
 use crate::id::{KeyHash, NodeName};
 use crate::limits::Shape;
@@ -101,6 +101,7 @@ fn the_bytes_of_a_hello_and_a_beat() {
 fn the_bytes_of_the_other_frames() {
     const REPLICA: &str = "0465752d31fd7b68e5cf8b010000fcefbeadde";
     let have = || vec![(replica(), 300)];
+    let stamp = |at_ns| Stamp { at_ns, by: replica().node };
     for (frame, bytes) in [
         (Frame::Chunk(vec![0xaa, 0xbb]), "01aabb".to_owned()),
         (Frame::Have(have()), format!("0301{REPLICA}fb2c01")),
@@ -109,8 +110,15 @@ fn the_bytes_of_the_other_frames() {
         (Frame::StateEnd { sync: 7 }, "0607".to_owned()),
         (Frame::CaughtUp, "07".to_owned()),
         (
-            Frame::Limits(vec![("per-user".into(), 0x0102_0304_0506_0708)]),
-            "0801087065722d75736572fd0807060504030201".into(),
+            Frame::Limits(vec![LimitDigest { name: "per-user".into(), hash: 0x0102_0304_0506_0708, of_file: true }]),
+            "0801087065722d75736572fd080706050403020101".into(),
+        ),
+        (
+            Frame::Definitions(vec![
+                ("a".into(), Written { stamp: stamp(300), value: Some("{}".into()) }),
+                ("b".into(), Written { stamp: stamp(5), value: None }),
+            ]),
+            "0b020161fb2c010465752d3101027b7d0162050465752d3100".into(),
         ),
         (Frame::Ping(251), "09fbfb00".to_owned()),
         (Frame::Pong(250), "0afa".to_owned()),

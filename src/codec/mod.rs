@@ -13,8 +13,9 @@ mod golden;
 pub(crate) mod tests;
 
 pub use frame::MAGIC;
-pub use stored::{StoredError, StoredHave, StoredLimits, StoredMeta};
+pub use stored::{StoredDefinitions, StoredError, StoredHave, StoredLimits, StoredMeta};
 
+use crate::crdt::Written;
 use crate::engine::Group;
 use crate::id::{ClusterId, ReplicaId};
 
@@ -29,6 +30,10 @@ pub const MAX_HAVE: usize = 8192;
 pub const MAX_SEQ: u64 = i64::MAX as u64;
 /// The longest region, bytes.
 pub const MAX_REGION_BYTES: usize = 63;
+/// The largest definition of a limit that is told to peers, bytes.
+pub const MAX_DEFINITION_BYTES: usize = 256 * 1024;
+/// The most definitions in one frame.
+pub const MAX_DEFINITIONS: usize = 4096;
 /// The longest name of a node, bytes.
 const MAX_NAME_BYTES: usize = 63;
 /// The longest name of a limit, bytes.
@@ -113,12 +118,25 @@ pub enum Frame {
     },
     /// Everything that the receiver's hello lacked was sent.
     CaughtUp,
-    /// Names of the sender's limits and a hash of each definition.
-    Limits(Vec<(String, u64)>),
+    /// The sender's limits.
+    Limits(Vec<LimitDigest>),
+    /// What was written last of limits that were defined or deleted at run time, by name.
+    Definitions(Vec<(String, Written)>),
     /// Are you still there?
     Ping(u64),
     /// Yes.
     Pong(u64),
+}
+
+/// What a node says of a limit of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LimitDigest {
+    /// Its name.
+    pub name: String,
+    /// Equal where the definitions are.
+    pub hash: u64,
+    /// Whether the node's file defines it.
+    pub of_file: bool,
 }
 
 /// Why bytes are not what they should be.

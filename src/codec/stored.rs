@@ -1,10 +1,12 @@
-//! What the journal keeps beside chunks: how far it reaches, the limits in force, and whose it is.
+//! What the journal keeps beside chunks: how far it reaches, the limits in force, the definitions made at run time, and
+//! whose it is.
 //!
-//! All three values are `version (1 byte), CRC-32 of the body (4 bytes, little endian), body (bincode)`. They are small and
+//! All four values are `version (1 byte), CRC-32 of the body (4 bytes, little endian), body (bincode)`. They are small and
 //! few: a damaged one is told from a good one, never repaired.
 
 use bincode::{Decode, Encode};
 
+use crate::crdt::{Registry, Stamp, Written};
 use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::{LimitSet, LimitSpec};
 
@@ -42,7 +44,11 @@ pub struct StoredMeta {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StoredLimits(pub LimitSet);
 
-/// Bytes that are none of the three.
+/// The limits defined and deleted at run time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StoredDefinitions(pub Registry);
+
+/// Bytes that are none of the four.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoredError {
     /// Written by another version.
@@ -69,6 +75,14 @@ struct HaveEntry {
     generation: u64,
     nonce: u32,
     seq: u64,
+}
+
+#[derive(Encode, Decode)]
+struct DefinitionEntry {
+    name: String,
+    at_ns: u64,
+    by: String,
+    value: Option<String>,
 }
 
 #[derive(Encode, Decode)]
@@ -126,6 +140,30 @@ impl StoredLimits {
         let limits = limits.ok_or(StoredError::Damaged("a limit in it is none"))?;
         let set = LimitSet::new(limits).map_err(|_| StoredError::Damaged("a limit stands in it twice"))?;
         Ok(Self(set))
+    }
+}
+
+impl StoredDefinitions {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let entry = |(name, Written { stamp, value }): (&str, &Written)| DefinitionEntry {
+            name: name.to_owned(),
+            at_ns: stamp.at_ns,
+            by: stamp.by.as_str().to_owned(),
+            value: value.as_deref().map(str::to_owned),
+        };
+        seal(self.0.iter().map(entry).collect::<Vec<_>>())
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StoredError> {
+        let entries: Vec<DefinitionEntry> = open(bytes)?;
+        let mut registry = Registry::default();
+        for DefinitionEntry { name: limit, at_ns, by, value } in entries {
+            let written = Written { stamp: Stamp { at_ns, by: name(&by)? }, value: value.map(Into::into) };
+            registry.merge(&limit, &written).map_err(|_| StoredError::Damaged("it is more than fits"))?;
+        }
+        Ok(Self(registry))
     }
 }
 
@@ -223,6 +261,17 @@ mod tests {
             assert!(matches!(StoredLimits::decode(&stored(bad)), Err(StoredError::Damaged(_))));
         }
         assert!(StoredLimits::decode(&stored(&[good])).is_ok());
+    }
+
+    #[test]
+    fn definitions_are_read_as_they_were() {
+        let mut registry = Registry::default();
+        for (limit, value) in [("a", Some("{}".into())), ("b", None)] {
+            let stamp = Stamp { at_ns: 5, by: NodeName::new("eu-1").unwrap() };
+            registry.merge(limit, &Written { stamp, value }).unwrap();
+        }
+        let bytes = StoredDefinitions(registry.clone()).encode();
+        assert_eq!(StoredDefinitions::decode(&bytes), Ok(StoredDefinitions(registry)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::*;
 use crate::algorithms::bucket::Bucket;
 use crate::algorithms::calendar::{Calendar, Period, Zone};
 use crate::algorithms::window::Window;
-use crate::crdt::{Base, Cell, Mark};
+use crate::crdt::{Base, Cell, MAX_STAMP_NS, Mark, Stamp, Written};
 use crate::engine::{KeyBase, KeyCell, KeyMark, MAX_PART_ITEMS};
 use crate::id::{KeyHash, NodeName};
 use crate::limits::{MAX_LIMIT, MAX_LIMITS, Shape};
@@ -106,6 +106,15 @@ fn have() -> impl Strategy<Value = Vec<(ReplicaId, u64)>> {
     prop::collection::vec(one, 0..10)
 }
 
+fn definitions() -> impl Strategy<Value = Vec<(String, Written)>> {
+    let one = ("[a-z]{1,64}", 0..=MAX_STAMP_NS, "[a-z]{1,9}", prop::option::of(".{0,50}"));
+    let one = one.prop_map(|(name, at_ns, by, value)| {
+        let stamp = Stamp { at_ns, by: NodeName::new(&by).unwrap_or(replica("us-1").node) };
+        (name, Written { stamp, value: value.map(Into::into) })
+    });
+    prop::collection::vec(one, 0..10)
+}
+
 /// Any frame but for what a chunk in it says.
 pub fn any_frame() -> impl Strategy<Value = Frame> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..100);
@@ -118,7 +127,11 @@ pub fn any_frame() -> impl Strategy<Value = Frame> {
         (number(), bytes()).prop_map(|(sync, chunk)| Frame::State { sync, chunk }),
         number().prop_map(|sync| Frame::StateEnd { sync }),
         Just(Frame::CaughtUp),
-        prop::collection::vec(("[a-z]{1,64}", any::<u64>()), 0..10).prop_map(Frame::Limits),
+        prop::collection::vec(("[a-z]{1,64}", any::<u64>(), any::<bool>()), 0..10).prop_map(|limits| {
+            let digest = |(name, hash, of_file)| LimitDigest { name, hash, of_file };
+            Frame::Limits(limits.into_iter().map(digest).collect())
+        }),
+        definitions().prop_map(Frame::Definitions),
         number().prop_map(Frame::Ping),
         number().prop_map(Frame::Pong),
     ]
@@ -326,11 +339,20 @@ fn the_largest_lists_fit_a_frame() {
     let have = vec![(longest.clone(), MAX_SEQ); MAX_HAVE];
     let region = "x".repeat(MAX_REGION_BYTES);
     let (cluster, stamp_ns, expected_nodes) = (ClusterId([255; 16]), u64::MAX, u32::MAX);
-    let hello = Hello { cluster, replica: longest, region, stamp_ns, expected_nodes, have: have.clone() };
+    let hello = Hello { cluster, replica: longest.clone(), region, stamp_ns, expected_nodes, have: have.clone() };
     let begin = Frame::StateBegin { sync: u64::MAX, claims: have };
-    let limits = Frame::Limits(vec![("x".repeat(MAX_LIMIT_NAME_BYTES), u64::MAX); MAX_LIMITS]);
+    let digest = LimitDigest { name: "x".repeat(MAX_LIMIT_NAME_BYTES), hash: u64::MAX, of_file: true };
+    let limits = Frame::Limits(vec![digest; MAX_LIMITS]);
+    let definition = (
+        "x".repeat(MAX_LIMIT_NAME_BYTES),
+        Written {
+            stamp: Stamp { at_ns: MAX_STAMP_NS, by: longest.node.clone() },
+            value: Some("x".repeat(MAX_DEFINITION_BYTES).into()),
+        },
+    );
+    let definitions = Frame::Definitions(vec![definition; 3]);
     let state = Frame::State { sync: u64::MAX, chunk: vec![0; MAX_CHUNK_BYTES] };
-    for bytes in [hello.encode(), begin.encode(), limits.encode(), state.encode()] {
+    for bytes in [hello.encode(), begin.encode(), limits.encode(), definitions.encode(), state.encode()] {
         assert!(bytes.len() <= MAX_FRAME_BYTES, "{}", bytes.len());
     }
 }
