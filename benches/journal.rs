@@ -44,7 +44,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let records = records_of(flush, now_ns, &mut noise);
         written += records.iter().map(|record| record.bytes.len()).sum::<usize>();
         let have = Some(vec![(own.clone(), flush)]);
-        store.commit(&Batch { records, have, slot_clock_ns: now_ns, generation: 1, limits: None })?;
+        store.commit(&Batch {
+            records,
+            have,
+            slot_clock_ns: now_ns,
+            generation: 1,
+            limits: None,
+            definitions: None,
+        })?;
         if (flush * FLUSH_NS).is_multiple_of(SECOND) {
             store.expire(now_ns)?;
         }

@@ -6,12 +6,14 @@
 mod batch;
 mod body;
 mod decide;
+mod definition;
 mod document;
 mod explain;
 mod headers;
 mod hold;
 mod limits;
 mod metrics;
+mod precondition;
 mod problem;
 mod query;
 mod server;
@@ -33,6 +35,8 @@ pub use self::hold::{MAX_HELD, MAX_HOLD};
 use self::metrics::Metrics;
 pub use self::server::{HEAD_TIMEOUT, serve};
 use crate::engine::{Engine, Op};
+use crate::id::NodeName;
+use crate::limits::{Limit, LimitName};
 use crate::time::{Clock, SlotClock};
 
 /// Requests with a body that are worked on at once; more are answered 503. Each holds at most `max_body` bytes.
@@ -45,7 +49,7 @@ pub struct Settings {
     pub max_body: usize,
     /// The status of a denied check: 429 or 200 (or what a proxy needs).
     pub denied_status: u16,
-    /// The bearer token that reset, refund and debit need; None: none needed, which is refused off loopback.
+    /// The bearer token that reset, refund, debit and changes of limits need; None: none needed, which is refused off loopback.
     pub token: Option<String>,
 }
 
@@ -61,6 +65,8 @@ pub struct Service {
     pub urge: Arc<Notify>,
     /// The node around the engine.
     pub node: Arc<dyn NodeView>,
+    /// Takes limits made at run time.
+    pub definer: Arc<dyn Definer>,
     /// Turns true when the node is to stop: then no answer is held any more.
     pub stopping: watch::Receiver<bool>,
     /// Settings.
@@ -125,11 +131,35 @@ pub trait NodeView: Send + Sync + 'static {
     /// Why it is not ready; None: it is.
     fn not_ready(&self) -> Option<String>;
     /// The region of a node, for usage by region.
-    fn region_of(&self, node: &crate::id::NodeName) -> Option<String>;
+    fn region_of(&self, node: &NodeName) -> Option<String>;
     /// How old the newest complete knowledge of a replica is, milliseconds; 0 for this node's own.
     fn stale_ms(&self, replica: &crate::id::ReplicaId) -> Option<u64>;
     /// Figures for metrics.
     fn figures(&self) -> Figures;
+}
+
+/// Who makes, changes and deletes limits while the node runs. `may` is asked, under the same lock, about the limit that
+/// is in force now; None: there is none.
+pub trait Definer: Send + Sync + 'static {
+    /// Puts a limit in force, here and, as they hear of it, on all nodes. Whether it is a new one.
+    fn define(&self, limit: Limit, may: &dyn Fn(Option<&Limit>) -> bool) -> Result<bool, DefineError>;
+    /// Deletes a limit, likewise.
+    fn delete(&self, name: &LimitName, may: &dyn Fn(Option<&Limit>) -> bool) -> Result<(), DefineError>;
+    /// Whether the node's own file defines a limit.
+    fn is_of_file(&self, name: &LimitName) -> bool;
+}
+
+/// Why a limit is not made, changed or deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DefineError {
+    /// `may` said no.
+    Precondition,
+    /// There is none of this name.
+    Unknown,
+    /// The file of this node defines it.
+    OfFile(NodeName),
+    /// There is no room for it: what the bound is.
+    Full(String),
 }
 
 /// The status that denied checks may be given: 200, or one that says it was the client. None for any other.
@@ -161,7 +191,7 @@ pub fn router(service: Service) -> Router {
         .route("/v1/batch", post(batch::handle))
         .route("/v1/usage", get(usage::by_query).post(usage::by_body))
         .route("/v1/limits", get(limits::all))
-        .route("/v1/limits/{*name}", get(limits::one))
+        .route("/v1/limits/{*name}", get(limits::one).put(definition::put).delete(definition::delete))
         .route("/v1/cluster", get(state::cluster))
         .route("/healthz", get(state::healthz))
         .route("/readyz", get(state::readyz))

@@ -49,8 +49,16 @@ impl Gossip {
         let standing = self.seat(conn, dialed, &hello.replica, now)?;
         let name = hello.replica.node.clone();
 
-        let (own, have, ring, limits) = (&self.own, &self.have, &self.ring, &self.limits);
-        let out = Outbox::new(&hello.have, &Source { own, have, ring, limits, sync_free: false }, now);
+        let (own, have) = (&self.own, &self.have);
+        let from = Source {
+            own,
+            have,
+            ring: &self.ring,
+            limits: &self.limits,
+            definitions: &self.definitions,
+            sync_free: false,
+        };
+        let out = Outbox::new(&hello.have, &from, now);
         let held = hello.have.iter().find(|(replica, _)| replica == own);
         // More than there is was heard of a clone; its chunks will tell.
         let acked = held.map_or(0, |(_, seq)| (*seq).min(have.seq(own)));

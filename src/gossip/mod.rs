@@ -8,11 +8,13 @@
 //! - `lives`: which connection speaks for a node, and what happens to a second one.
 //! - `send`: what is written next on a connection. `sync`: state instead of chunks, both ends of it.
 //! - `receive`: what an arriving frame comes to. `status`: what is told of the peers.
+//! - `definitions`: limits made at run time, which every peer tells every other.
 //!
 //! Membership beyond the seeds, relaying and the comparison of digests will join here: membership beside `lives`, the
 //! other two as further frames in `send` and `receive`.
 
 mod conn;
+mod definitions;
 mod have;
 mod lives;
 mod receive;
@@ -25,12 +27,14 @@ mod sync;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use self::conn::{Conn, Standing};
 use self::have::HaveTable;
 use self::ring::Ring;
 use self::status::{Limits, Peer};
 use crate::codec::{Chunk, Hello};
+use crate::crdt::Registry;
 use crate::engine::{Drained, Engine};
 use crate::id::{ClusterId, NodeName, ReplicaId};
 use crate::limits::LimitSet;
@@ -101,6 +105,8 @@ pub struct Received {
     pub stamp_ns: Option<u64>,
     /// Somebody may have something to send now.
     pub wake: bool,
+    /// Limits of which a newer definition came to be known, or that they were deleted.
+    pub defined: Vec<String>,
     /// This node must take a new id at once ([`Gossip::new_life`]).
     pub own_above: bool,
 }
@@ -190,14 +196,16 @@ pub struct Gossip {
     conns: BTreeMap<ConnId, Conn>,
     peers: BTreeMap<NodeName, Peer>,
     limits: Limits,
+    definitions: Arc<Registry>,
+    definitions_refused: u64,
     last_token: u64,
     pruned_at_mono_ns: u64,
     synced: bool,
 }
 
 impl Gossip {
-    /// `have` is what the journal recovered.
-    pub fn new(settings: Settings, have: Vec<(ReplicaId, u64)>) -> Self {
+    /// `have` and `definitions` are what the journal recovered.
+    pub fn new(settings: Settings, have: Vec<(ReplicaId, u64)>, definitions: Registry) -> Self {
         let mut have = HaveTable::recovered(have);
         have.enter_own(&settings.own);
         Self {
@@ -207,6 +215,8 @@ impl Gossip {
             conns: BTreeMap::new(),
             peers: BTreeMap::new(),
             limits: Limits::default(),
+            definitions: Arc::new(definitions),
+            definitions_refused: 0,
             last_token: 0,
             pruned_at_mono_ns: 0,
             synced: false,
@@ -291,9 +301,9 @@ impl Gossip {
         }
     }
 
-    /// The definitions of this node's limits changed.
-    pub fn set_limits(&mut self, limits: &LimitSet) {
-        self.limits.set(limits);
+    /// The limits in force here changed; `file`: those that this node's file defines.
+    pub fn set_limits(&mut self, limits: &LimitSet, file: &LimitSet) {
+        self.limits.set(limits, file);
         for peer in self.peers.values_mut() {
             peer.compare_limits(&self.limits);
         }

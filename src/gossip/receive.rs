@@ -36,11 +36,11 @@ impl Gossip {
             Frame::Limits(limits) => {
                 let name = self.name_of(conn);
                 if let Some(peer) = name.and_then(|name| self.peers.get_mut(&name)) {
-                    peer.limits = Some(limits.into_iter().collect());
-                    peer.compare_limits(&self.limits);
+                    peer.take_limits(limits, &self.limits);
                 }
                 Ok(Received::default())
             }
+            Frame::Definitions(definitions) => Ok(self.take_definitions(&definitions)),
             Frame::CaughtUp => {
                 let name = self.name_of(conn);
                 if let Some(peer) = name.and_then(|name| self.peers.get_mut(&name)) {
@@ -181,8 +181,14 @@ impl Gossip {
 
     fn take_have(&mut self, conn: ConnId, have: &[(ReplicaId, u64)]) {
         let Some(conn) = self.conns.get_mut(&conn) else { return };
-        let (own, ring, limits) = (&self.own, &self.ring, &self.limits);
-        let from = Source { own, have: &self.have, ring, limits, sync_free: false };
+        let from = Source {
+            own: &self.own,
+            have: &self.have,
+            ring: &self.ring,
+            limits: &self.limits,
+            definitions: &self.definitions,
+            sync_free: false,
+        };
         for (replica, seq) in have {
             conn.out.skip_to(replica, *seq, &from);
         }

@@ -10,7 +10,8 @@ use super::ring::Ring;
 use super::status::Limits;
 use super::sync::{Outgoing, Piece};
 use super::{ConnId, Gossip, HAVE_EVERY_NS, MAX_SYNCS, Next, Now, Refusal};
-use crate::codec::Frame;
+use crate::codec::{Frame, MAX_DEFINITIONS};
+use crate::crdt::{Registry, Written};
 use crate::engine::Engine;
 use crate::id::ReplicaId;
 #[cfg(feature = "planted")]
@@ -18,6 +19,9 @@ use crate::planted::{self, PlantedBug};
 
 /// After so many flushes a beat no longer waits until all chunks are sent: acknowledgements must not starve.
 const BEATS_THAT_WAIT: u32 = 2;
+
+/// Names and definitions in one frame, unless a single one is larger: with stamps it stays below the largest frame.
+const DEFINITIONS_BYTES: usize = 256 * 1024;
 
 /// Where a peer stands with one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +53,7 @@ pub(super) struct Outbox {
     have_said: u64,
     have_said_at_mono_ns: u64,
     limits_said: u64,
+    definitions_said: u64,
     caught_up_said: bool,
 }
 
@@ -59,6 +64,7 @@ pub(super) struct Source<'a> {
     pub have: &'a HaveTable,
     pub ring: &'a Ring,
     pub limits: &'a Limits,
+    pub definitions: &'a Registry,
     /// Whether another state may begin.
     pub sync_free: bool,
 }
@@ -76,8 +82,15 @@ impl Gossip {
             Standing::Waiting => return Next::Idle,
             Standing::Active => {}
         }
-        let (own, have, ring, limits) = (&self.own, &self.have, &self.ring, &self.limits);
-        match conn.next_frame(&Source { own, have, ring, limits, sync_free }, now, engine) {
+        let from = Source {
+            own: &self.own,
+            have: &self.have,
+            ring: &self.ring,
+            limits: &self.limits,
+            definitions: &self.definitions,
+            sync_free,
+        };
+        match conn.next_frame(&from, now, engine) {
             Some(frame) => Next::Frame(frame.encode()),
             None => Next::Idle,
         }
@@ -188,6 +201,9 @@ impl Outbox {
             self.limits_said = from.limits.version();
             return Some(Frame::Limits(limits));
         }
+        if let Some(definitions) = self.next_definitions(from.definitions) {
+            return Some(Frame::Definitions(definitions));
+        }
         let have_due = now.mono_ns.saturating_sub(self.have_said_at_mono_ns) >= HAVE_EVERY_NS;
         if have_due && from.have.moves_after(self.have_said) {
             let (moved, said) = from.have.moved_since(self.have_said);
@@ -205,6 +221,21 @@ impl Outbox {
             return Some(Frame::CaughtUp);
         }
         None
+    }
+
+    /// What came to be known since the peer was last told, as much as goes into a frame. Before chunks: what they count
+    /// is counted under it.
+    fn next_definitions(&mut self, from: &Registry) -> Option<Vec<(String, Written)>> {
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        for (version, name, written) in from.since(self.definitions_said) {
+            bytes += name.len() + written.value.as_ref().map_or(0, |value| value.len());
+            if some.len() == MAX_DEFINITIONS || (!some.is_empty() && bytes > DEFINITIONS_BYTES) {
+                break;
+            }
+            self.definitions_said = version;
+            some.push((name.to_owned(), written.clone()));
+        }
+        (!some.is_empty()).then_some(some)
     }
 
     fn beat(&mut self, peer: &ReplicaId, from: &Source<'_>, now: &Now) -> Frame {

@@ -1,19 +1,14 @@
 //! What is remembered and told of the peers, and how limits are compared.
 
-use std::collections::BTreeMap;
-use std::hash::Hasher;
-
-use siphasher::sip::SipHasher13;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::conn::Conn;
 use super::lives::Newcomer;
 use super::{ConnId, DUPLICATE_REPORTED_NS, Gossip, Now, PeerStatus};
-use crate::codec::Hello;
+use crate::codec::{Hello, LimitDigest};
 use crate::id::{NodeName, ReplicaId};
 use crate::limits::{Limit, LimitSet, LimitSpec};
-
-/// The key of the hash by which definitions are compared: the same on every node of every version.
-const DEFINITION_KEY: [u8; 16] = *b"tidegate limit 1";
 
 /// A node that was connected at some time.
 #[derive(Debug)]
@@ -33,7 +28,9 @@ pub(super) struct Peer {
     pub unreachable: bool,
     pub refused_ahead: u64,
     /// Names and hashes of its limits, once it told them.
-    pub limits: Option<BTreeMap<String, u64>>,
+    limits: Option<BTreeMap<String, u64>>,
+    /// Those of its file.
+    of_file: BTreeSet<String>,
     limits_differ: Vec<String>,
 }
 
@@ -53,8 +50,17 @@ impl Peer {
             unreachable: false,
             refused_ahead: 0,
             limits: None,
+            of_file: BTreeSet::new(),
             limits_differ: Vec::new(),
         }
+    }
+
+    /// It told its limits.
+    pub fn take_limits(&mut self, limits: Vec<LimitDigest>, ours: &Limits) {
+        let of_file = limits.iter().filter(|limit| limit.of_file).map(|limit| limit.name.clone());
+        self.of_file = of_file.collect();
+        self.limits = Some(limits.into_iter().map(|limit| (limit.name, limit.hash)).collect());
+        self.compare_limits(ours);
     }
 
     /// Finds the limits that differ.
@@ -71,15 +77,18 @@ impl Peer {
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     hashes: BTreeMap<String, u64>,
+    of_file: BTreeSet<String>,
     version: u64,
 }
 
 impl Limits {
-    /// Takes over new definitions.
-    pub fn set(&mut self, limits: &LimitSet) {
-        let hashes = limits.iter().map(|limit| (limit.name.as_str().to_owned(), definition_hash(limit))).collect();
-        if self.version == 0 || self.hashes != hashes {
-            self.hashes = hashes;
+    /// Takes over new definitions; `file`: those of them that this node's file has.
+    pub fn set(&mut self, limits: &LimitSet, file: &LimitSet) {
+        let named = |limit: &Arc<Limit>| (limit.name.as_str().to_owned(), LimitSpec::fingerprint(limit));
+        let hashes = limits.iter().map(named).collect();
+        let of_file = file.iter().map(|limit| limit.name.as_str().to_owned()).collect();
+        if self.version == 0 || self.hashes != hashes || self.of_file != of_file {
+            (self.hashes, self.of_file) = (hashes, of_file);
             self.version += 1;
         }
     }
@@ -90,17 +99,14 @@ impl Limits {
     }
 
     /// What to tell a peer that was told the version `said`; None when that is still so.
-    pub fn newer_than(&self, said: u64) -> Option<Vec<(String, u64)>> {
-        let newer = self.version > said;
-        newer.then(|| self.hashes.iter().map(|(name, hash)| (name.clone(), *hash)).collect())
+    pub fn newer_than(&self, said: u64) -> Option<Vec<LimitDigest>> {
+        let digest = |(name, hash): (&String, &u64)| LimitDigest {
+            name: name.clone(),
+            hash: *hash,
+            of_file: self.of_file.contains(name),
+        };
+        (self.version > said).then(|| self.hashes.iter().map(digest).collect())
     }
-}
-
-/// Equal for limits that decide alike, on every platform.
-fn definition_hash(limit: &Limit) -> u64 {
-    let mut hasher = SipHasher13::new_with_key(&DEFINITION_KEY);
-    hasher.write(LimitSpec::canonical(limit).as_bytes());
-    hasher.finish()
 }
 
 impl Gossip {
@@ -139,6 +145,14 @@ impl Gossip {
         }
     }
 
+    /// A node whose file defines this limit: this node, or one that is or was connected.
+    pub fn defined_in_file_of(&self, limit: &str) -> Option<&NodeName> {
+        if self.limits.of_file.contains(limit) {
+            return Some(&self.own.node);
+        }
+        self.peers.iter().find(|(_, peer)| peer.of_file.contains(limit)).map(|(name, _)| name)
+    }
+
     /// M: the largest number of nodes expected by this node or a peer.
     pub fn expected_nodes(&self) -> u32 {
         self.peers.values().map(|peer| peer.expected_nodes).fold(self.settings.expected_nodes, u32::max)
@@ -167,40 +181,5 @@ impl Gossip {
     pub(super) fn look_whether_synced(&mut self) {
         let mut waited_for = self.peers.values().filter(|peer| !peer.unreachable).peekable();
         self.synced |= waited_for.peek().is_some() && waited_for.all(|peer| peer.caught_up);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    fn limit(change: impl Fn(&mut LimitSpec)) -> Limit {
-        let mut spec =
-            LimitSpec { name: "a".into(), limit: Some(5), window: Some("1s".into()), ..LimitSpec::default() };
-        change(&mut spec);
-        spec.check().unwrap()
-    }
-
-    #[test]
-    fn definitions_are_equal_when_they_decide_alike() {
-        let bucket = |burst| limit(|spec| (spec.algorithm, spec.burst) = (Some("token_bucket".into()), burst));
-        assert_eq!(definition_hash(&bucket(None)), definition_hash(&bucket(Some(5))));
-        let different = [
-            limit(|_| {}),
-            limit(|spec| spec.limit = Some(6)),
-            limit(|spec| spec.window = Some("2s".into())),
-            limit(|spec| spec.algorithm = Some("fixed_window".into())),
-            limit(|spec| spec.max_keys = Some(5)),
-            limit(|spec| spec.on_full = Some("deny".into())),
-            limit(|spec| spec.on_full = Some("allow".into())),
-            bucket(None),
-            bucket(Some(6)),
-        ];
-        let hashes: BTreeSet<_> = different.iter().map(definition_hash).collect();
-        assert_eq!(hashes.len(), different.len());
-        // Never changes, whatever the platform: peers of other versions compare it.
-        assert_eq!(definition_hash(&limit(|_| {})), 8_483_459_211_822_626_861);
     }
 }

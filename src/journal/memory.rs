@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use rand::{Rng, RngCore};
 
 use super::{Batch, Check, FORMAT_VERSION, Recovered, Store, StoreError, alive_from_ns};
+use crate::crdt::Registry;
 use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::LimitSet;
 
@@ -38,6 +39,7 @@ pub struct MemoryImage {
     have: Vec<(ReplicaId, u64)>,
     slot_clock_ns: u64,
     limits: Arc<LimitSet>,
+    definitions: Arc<Registry>,
     /// The number of the next record.
     next_number: u64,
     held_bytes: u64,
@@ -241,6 +243,9 @@ impl MemoryImage {
         if let Some(limits) = batch.limits {
             self.limits = limits;
         }
+        if let Some(definitions) = batch.definitions {
+            self.definitions = definitions;
+        }
         self.slot_clock_ns = batch.slot_clock_ns;
         self.generation = self.generation.max(batch.generation);
     }
@@ -294,6 +299,7 @@ impl Store for MemoryStore {
             slot_clock_ns: image.slot_clock_ns,
             generation: image.generation,
             limits: LimitSet::clone(&image.limits),
+            definitions: Registry::clone(&image.definitions),
             damaged,
         })
     }

@@ -21,6 +21,7 @@ pub use writer::{Source, Writer, WriterThread};
 pub use crate::gossip::Record;
 use std::sync::Arc;
 
+use crate::crdt::Registry;
 use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::LimitSet;
 use crate::time::SECOND;
@@ -42,6 +43,8 @@ pub struct Batch {
     pub generation: u64,
     /// The limits that this and the earlier batches were counted under; None leaves what is stored.
     pub limits: Option<Arc<LimitSet>>,
+    /// The limits made at run time; None leaves what is stored.
+    pub definitions: Option<Arc<Registry>>,
 }
 
 /// What a store held at the start.
@@ -57,6 +60,8 @@ pub struct Recovered {
     pub generation: u64,
     /// The limits that the records were counted under, as far as they are known.
     pub limits: LimitSet,
+    /// The limits made at run time.
+    pub definitions: Registry,
     /// What was skipped because it was damaged.
     pub damaged: u64,
 }

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use super::folder::{self, failed, shown};
 use super::{Batch, Check, FORMAT_VERSION, Recovered, Store, StoreError, alive_from_ns};
-use crate::codec::{StoredError, StoredHave, StoredLimits, StoredMeta};
+use crate::codec::{StoredDefinitions, StoredError, StoredHave, StoredLimits, StoredMeta};
+use crate::crdt::Registry;
 use crate::id::{NodeName, ReplicaId, Secret};
 use crate::limits::LimitSet;
 
@@ -41,6 +42,8 @@ const META_KEY: &[u8] = b"node";
 const HAVE_KEY: &[u8] = &[0];
 /// Likewise.
 const LIMITS_KEY: &[u8] = &[0, 0];
+/// Likewise.
+const DEFINITIONS_KEY: &[u8] = &[0, 0, 0];
 const RECORD_KEY_BYTES: usize = 16;
 /// Numbers are below this, so that adding to one never overflows; no node writes as many.
 const NUMBERS: u64 = 1 << 63;
@@ -188,14 +191,15 @@ impl Store for SledStore {
     fn recover(&mut self, node: &NodeName, now_ns: u64, sound: Check) -> Result<Recovered, StoreError> {
         let dir = self.dir.clone();
         let stored = self.with(|opened| {
-            let empty = opened.chunks.is_empty();
             let chunks = &opened.chunks;
-            Ok((opened.meta.get(META_KEY)?, chunks.get(HAVE_KEY)?, chunks.get(LIMITS_KEY)?, empty))
+            let values = [chunks.get(HAVE_KEY)?, chunks.get(LIMITS_KEY)?, chunks.get(DEFINITIONS_KEY)?];
+            Ok((opened.meta.get(META_KEY)?, chunks.is_empty(), values))
         })?;
-        let meta = match stored {
-            (Some(bytes), ..) => StoredMeta::decode(&bytes).map_err(|e| damaged(&dir, format!("of its owner, {e}")))?,
-            (None, .., false) => return Err(damaged(&dir, "it does not say which node it is of".into())),
-            (None, .., true) => {
+        let (meta, empty, [reach, limits, definitions]) = stored;
+        let meta = match (meta, empty) {
+            (Some(bytes), _) => StoredMeta::decode(&bytes).map_err(|e| damaged(&dir, format!("of its owner, {e}")))?,
+            (None, false) => return Err(damaged(&dir, "it does not say which node it is of".into())),
+            (None, true) => {
                 let meta = StoredMeta { node: node.clone(), generation: 0, secret: None };
                 self.write_meta(meta.clone())?;
                 meta
@@ -206,9 +210,10 @@ impl Store for SledStore {
             return Err(StoreError::Foreign { path, ours: node.to_string(), theirs: meta.node.to_string() });
         }
         let mut damaged = 0;
-        self.reach = or_damaged(stored.1.map(|bytes| StoredHave::decode(&bytes)), &mut damaged);
-        let limits = stored.2.map(|bytes| StoredLimits::decode(&bytes));
-        let StoredLimits(limits) = or_damaged(limits, &mut damaged);
+        self.reach = or_damaged(reach.map(|bytes| StoredHave::decode(&bytes)), &mut damaged);
+        let StoredLimits(limits) = or_damaged(limits.map(|bytes| StoredLimits::decode(&bytes)), &mut damaged);
+        let definitions = definitions.map(|bytes| StoredDefinitions::decode(&bytes));
+        let StoredDefinitions(definitions) = or_damaged(definitions, &mut damaged);
         let alive_ns = alive_from_ns(now_ns, self.reach.slot_clock_ns);
         let scan = self.with(|opened| Ok(Scan::run(&opened.chunks, alive_ns, sound)))?;
         damaged += scan.damaged;
@@ -221,7 +226,7 @@ impl Store for SledStore {
         let generation = meta.generation.max(self.reach.generation);
         self.meta = Some(meta);
         let (have, slot_clock_ns) = (self.reach.have.clone(), self.reach.slot_clock_ns);
-        Ok(Recovered { records: scan.records, have, slot_clock_ns, generation, limits, damaged })
+        Ok(Recovered { records: scan.records, have, slot_clock_ns, generation, limits, definitions, damaged })
     }
 
     fn begin_life(&mut self, own: &ReplicaId) -> Result<(), StoreError> {
@@ -256,6 +261,9 @@ impl Store for SledStore {
             writes.insert(HAVE_KEY, reach.encode());
             if let Some(limits) = &batch.limits {
                 writes.insert(LIMITS_KEY, StoredLimits(LimitSet::clone(limits)).encode());
+            }
+            if let Some(definitions) = &batch.definitions {
+                writes.insert(DEFINITIONS_KEY, StoredDefinitions(Registry::clone(definitions)).encode());
             }
             opened.chunks.apply_batch(writes)?;
             opened.flush()

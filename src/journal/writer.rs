@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Batch, Overflow, Record, Status, Store, StoreError};
+use crate::crdt::Registry;
 use crate::engine::ExportCursor;
 use crate::gossip::Now;
 use crate::id::ReplicaId;
@@ -65,6 +66,7 @@ pub struct Writer {
     /// As this writer last stored it: an idle node writes nothing.
     stored_have: Option<Vec<(ReplicaId, u64)>>,
     stored_limits: Option<Arc<LimitSet>>,
+    stored_definitions: Option<Arc<Registry>>,
     /// What the last rewrite wrote: about what is live.
     live_bytes: u64,
 }
@@ -110,6 +112,7 @@ impl Writer {
             expire_at_mono_ns: 0,
             stored_have: None,
             stored_limits: None,
+            stored_definitions: None,
             live_bytes: 0,
         }
     }
@@ -187,13 +190,14 @@ impl Writer {
             (batch.have, batch.limits) = (None, None);
         }
         // Sets are many and big; one that is in force stays the same allocation.
-        if batch.limits.as_ref().zip(self.stored_limits.as_ref()).is_some_and(|(new, old)| Arc::ptr_eq(new, old)) {
-            batch.limits = None;
-        }
+        batch.limits = batch.limits.filter(|new| !is_same(new, self.stored_limits.as_ref()));
+        batch.definitions = batch.definitions.filter(|new| !is_same(new, self.stored_definitions.as_ref()));
         let reaches_further = batch.have.is_some() && batch.have != self.stored_have;
-        if !batch.records.is_empty() || reaches_further || batch.limits.is_some() {
+        let other = batch.limits.is_some() || batch.definitions.is_some();
+        if !batch.records.is_empty() || reaches_further || other {
             self.commit(&batch)?;
             self.stored_limits = batch.limits.or(self.stored_limits.take());
+            self.stored_definitions = batch.definitions.or(self.stored_definitions.take());
             self.stored_have = batch.have.or(self.stored_have.take());
         }
         Ok(true)
@@ -233,7 +237,7 @@ impl Writer {
     fn resume(&mut self) {
         self.source.resume();
         // What the disk held before it failed may be gone.
-        (self.stored_have, self.stored_limits) = (None, None);
+        (self.stored_have, self.stored_limits, self.stored_definitions) = (None, None, None);
         self.begin_rewrite(Cause::Failure);
     }
 
@@ -264,7 +268,7 @@ impl Writer {
 
     fn commit_live(&mut self, live: Vec<Record>) -> Result<(), StoreError> {
         let now = self.source.now();
-        let batch = Batch { records: live, have: None, slot_clock_ns: now.slot_ns, generation: 0, limits: None };
+        let batch = Batch { records: live, have: None, slot_clock_ns: now.slot_ns, generation: 0, ..Batch::default() };
         self.commit(&batch)
     }
 
@@ -312,6 +316,10 @@ impl WriterThread {
         // An error means that the thread ended without saying so, which is an end as well.
         let _ = self.done.await;
     }
+}
+
+fn is_same<T>(new: &Arc<T>, stored: Option<&Arc<T>>) -> bool {
+    stored.is_some_and(|stored| Arc::ptr_eq(new, stored))
 }
 
 fn bytes_of(records: &[Record]) -> u64 {

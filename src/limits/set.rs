@@ -30,6 +30,16 @@ impl LimitSet {
         Ok(Self(set))
     }
 
+    /// All of `limits`; of those that share a name the last.
+    pub fn of(limits: impl IntoIterator<Item = Arc<Limit>>) -> Self {
+        Self(limits.into_iter().map(|limit| (limit.name.clone(), limit)).collect())
+    }
+
+    /// The limit of this name.
+    pub fn get(&self, name: &LimitName) -> Option<&Arc<Limit>> {
+        self.0.get(name)
+    }
+
     /// By name, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Limit>> {
         self.0.values()

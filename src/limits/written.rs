@@ -1,11 +1,17 @@
 //! A limit as it would be written: for answers, and for the journal.
 
+use std::hash::Hasher;
+
 use serde::Deserializer;
 use serde_json::{Map, Value};
+use siphasher::sip::SipHasher13;
 
 use super::spec::{SpecError, error};
 use super::{Algorithm, Limit, LimitSpec, OnFull};
 use crate::time::{MS, SECOND};
+
+/// The key of the hash by which definitions are compared: the same on every node of every version.
+const FINGERPRINT_KEY: [u8; 16] = *b"tidegate limit 1";
 
 impl LimitSpec {
     /// The definition that makes this limit. What was left to its default is said too, where it changes decisions.
@@ -66,6 +72,13 @@ impl LimitSpec {
     pub fn canonical(limit: &Limit) -> String {
         serde_json::to_string(&Self::of(limit)).expect("plain fields always serialise")
     }
+
+    /// A hash of [`LimitSpec::canonical`].
+    pub fn fingerprint(limit: &Limit) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&FINGERPRINT_KEY);
+        hasher.write(Self::canonical(limit).as_bytes());
+        hasher.finish()
+    }
 }
 
 fn duration(ns: u64) -> String {
@@ -113,5 +126,33 @@ mod tests {
         let limit = month.check().unwrap();
         assert_eq!(LimitSpec::of(&limit).time_zone, text("Asia/Tokyo"));
         assert_eq!(LimitSpec::of(&limit).check().unwrap(), limit);
+    }
+
+    fn limit(change: impl Fn(&mut LimitSpec)) -> Limit {
+        let mut spec =
+            LimitSpec { name: "a".into(), limit: Some(5), window: Some("1s".into()), ..LimitSpec::default() };
+        change(&mut spec);
+        spec.check().unwrap()
+    }
+
+    #[test]
+    fn definitions_are_equal_when_they_decide_alike() {
+        let bucket = |burst| limit(|spec| (spec.algorithm, spec.burst) = (Some("token_bucket".into()), burst));
+        assert_eq!(LimitSpec::fingerprint(&bucket(None)), LimitSpec::fingerprint(&bucket(Some(5))));
+        let different = [
+            limit(|_| {}),
+            limit(|spec| spec.limit = Some(6)),
+            limit(|spec| spec.window = Some("2s".into())),
+            limit(|spec| spec.algorithm = Some("fixed_window".into())),
+            limit(|spec| spec.max_keys = Some(5)),
+            limit(|spec| spec.on_full = Some("deny".into())),
+            limit(|spec| spec.on_full = Some("allow".into())),
+            bucket(None),
+            bucket(Some(6)),
+        ];
+        let hashes: std::collections::BTreeSet<_> = different.iter().map(LimitSpec::fingerprint).collect();
+        assert_eq!(hashes.len(), different.len());
+        // Never changes, whatever the platform: peers of other versions compare it.
+        assert_eq!(LimitSpec::fingerprint(&limit(|_| {})), 8_483_459_211_822_626_861);
     }
 }

@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use tokio::sync::watch;
 
+use super::definitions::Definitions;
 use super::shared::{Built, Shared};
 use super::{ALONE_INTERVAL, RING_BYTES, Settings, StartError, recover};
 use crate::engine::{Engine, SWEEP_PIECES};
@@ -183,7 +184,6 @@ fn build(
     let slot_clock = SlotClock::start(mono_ns, system_ns, recovered.slot_clock_ns, max_skew_ns);
     let now_ns = slot_clock.now(mono_ns);
     let engine = Engine::new(settings.engine.clone(), own.clone(), secret);
-    let limits = std::mem::take(&mut settings.limits);
     // First the limits that the records were counted under: what a bucket owes is carried over to what it is now.
     engine.install(now_ns, recovered.limits);
     // As of when they were written: slots that expired since then leave their whole debt in a base, not their `fin` alone.
@@ -192,6 +192,8 @@ fn build(
         alive_ns = now_ns;
     }
     let replayed = recover::replay(&engine, now_ns, alive_ns, &recovered.records);
+    let definitions = Definitions::new(std::mem::take(&mut settings.limits), &recovered.definitions);
+    let limits = definitions.in_force();
     engine.install(now_ns, limits.clone());
     engine.carry_rest(now_ns);
     let damaged = recovered.damaged + replayed.damaged;
@@ -211,8 +213,9 @@ fn build(
             ring_bytes: cluster.map_or(RING_BYTES, |cluster| cluster.ring_bytes),
         },
         have,
+        recovered.definitions,
     );
-    gossip.set_limits(&limits);
+    gossip.set_limits(&limits, &definitions.file);
     Shared::new(Built {
         region: settings.region.clone(),
         max_keys: settings.engine.max_keys,
@@ -221,6 +224,7 @@ fn build(
         clock: Arc::clone(clock),
         slot_clock,
         gossip,
+        definitions,
         rng: StdRng::from_rng(rng),
         interval: cluster.map_or(ALONE_INTERVAL, |cluster| cluster.interval),
         sync_timeout: cluster.map(|cluster| cluster.sync_timeout),

@@ -65,6 +65,9 @@ impl Hub for Shared {
                 self.slot_clock.heard(&link.peer, stamp_ns, link.sure_rtt_ns(), now.mono_ns);
             }
         }
+        if !received.defined.is_empty() {
+            self.heard_of(&received.defined);
+        }
         if received.own_above {
             self.new_life(false);
         }

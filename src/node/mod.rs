@@ -3,6 +3,7 @@
 //! [`start`] is called by `serve` with the machine's own clock, network and disk, and by the simulation with others.
 
 mod body;
+mod definitions;
 mod hub;
 mod recover;
 mod shared;
@@ -204,6 +205,7 @@ where
         slot_clock: Arc::clone(&shared.slot_clock),
         urge: Arc::clone(&shared.urge),
         node: Arc::clone(shared) as Arc<dyn api::NodeView>,
+        definer: Arc::clone(shared) as Arc<dyn api::Definer>,
         stopping: shared.stopping.clone(),
         settings,
     };

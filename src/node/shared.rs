@@ -10,6 +10,7 @@ use rand::RngCore;
 use rand::rngs::StdRng;
 use tokio::sync::{Notify, watch};
 
+use super::definitions::Definitions;
 use super::source::record;
 use crate::engine::Engine;
 use crate::gossip::{ConnId, Gossip, Now};
@@ -35,6 +36,7 @@ pub(super) struct Built {
     pub clock: Arc<dyn Clock>,
     pub slot_clock: SlotClock,
     pub gossip: Gossip,
+    pub definitions: Definitions,
     pub rng: StdRng,
     pub interval: Duration,
     pub sync_timeout: Option<Duration>,
@@ -46,6 +48,7 @@ pub(super) struct Built {
 /// The protocol and what it has for the journal: under one lock, so that `have` and records are cut together.
 pub(super) struct Core {
     pub gossip: Gossip,
+    pub definitions: Definitions,
     pub pending: Pending,
     /// The limits under which everything flushed so far was counted or to which it was carried over.
     pub settled_limits: Option<Arc<LimitSet>>,
@@ -121,7 +124,12 @@ impl Shared {
             engine: Arc::new(built.engine),
             clock: built.clock,
             slot_clock: Arc::new(built.slot_clock),
-            core: Mutex::new(Core { gossip: built.gossip, pending, settled_limits: None }),
+            core: Mutex::new(Core {
+                gossip: built.gossip,
+                definitions: built.definitions,
+                pending,
+                settled_limits: None,
+            }),
             links: Mutex::default(),
             silent_seeds: Mutex::default(),
             outlived: Mutex::default(),
@@ -228,16 +236,6 @@ impl Shared {
         // The generation is stored with the next batch; until then the nonce alone makes the id unique.
         let last = core.gossip.new_life(own, drop_ahead, &now, &self.engine);
         core.pending.push(last);
-    }
-
-    /// Replaces the limits of the file.
-    pub fn install(&self, limits: LimitSet) {
-        {
-            let mut core = self.core.lock();
-            self.engine.install(self.now().slot_ns, limits.clone());
-            core.gossip.set_limits(&limits);
-        }
-        self.wake();
     }
 
     /// Why the node is not ready.

@@ -1,5 +1,6 @@
 //! What the journal's writer asks of the node.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::shared::Shared;
@@ -24,8 +25,9 @@ impl Source for Shared {
         // Under the same lock as the records: what `have` covers is in this batch or an earlier one.
         let have = Some(core.gossip.have());
         let limits = core.settled_limits.clone();
+        let definitions = Some(Arc::clone(core.gossip.definitions()));
         let generation = self.engine.own().generation;
-        Ok(Batch { records, have, slot_clock_ns: self.now().slot_ns, generation, limits })
+        Ok(Batch { records, have, slot_clock_ns: self.now().slot_ns, generation, limits, definitions })
     }
 
     fn pause(&self) {

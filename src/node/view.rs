@@ -74,6 +74,14 @@ impl NodeView for Shared {
         if self.damaged > 0 {
             reasons.push(format!("{} damaged records of the journal were skipped at the start", self.damaged));
         }
+        {
+            let core = self.core.lock();
+            reasons.extend(core.definitions.problems());
+            let refused = core.gossip.definitions_refused();
+            if refused > 0 {
+                reasons.push(format!("no room for limits made at run time elsewhere: {refused} were not taken"));
+            }
+        }
         let expires_s = self.certificate_expires_s.load(Ordering::Relaxed);
         if expires_s > 0 && (self.clock.system_ns() / SECOND) as i64 >= expires_s {
             reasons.push("this node's certificate has expired: peers refuse it".to_owned());

@@ -144,10 +144,7 @@ fn an_allowance_that_comes_and_goes() {
     // A limit that is gone takes its keys with it.
     engine.install(T0, set(&[]));
     engine.install(T0, with(Some(2000)));
-    assert_eq!(
-        one(&engine, T0, Op::Peek, "l", "k", 0).remaining + 0,
-        2000 - one(&engine, T0, Op::Peek, "l", "k", 0).used
-    );
+    assert_eq!(one(&engine, T0, Op::Peek, "l", "k", 0).remaining, 2000 - one(&engine, T0, Op::Peek, "l", "k", 0).used);
 }
 
 #[test]

@@ -156,12 +156,13 @@ fn limits_that_differ_are_named_on_both_sides() {
     let short = limits().iter().find(|limit| limit.name.as_str() == "short").unwrap().clone();
     let changed = crate::limits::Limit { limit: 5, ..(*short).clone() };
     let bucket = limits().iter().find(|limit| limit.name.as_str() == "bucket").unwrap().clone();
-    mesh.nodes[1].gossip.set_limits(&LimitSet::new([changed, (*bucket).clone()]).unwrap());
+    let other = LimitSet::new([changed, (*bucket).clone()]).unwrap();
+    mesh.nodes[1].gossip.set_limits(&other, &other);
     mesh.run(SECOND);
     for (at, of) in [(0, 1), (1, 0)] {
         assert_eq!(mesh.status(at, of).limits_differ, ["day", "short"]);
     }
-    mesh.nodes[1].gossip.set_limits(&limits());
+    mesh.nodes[1].gossip.set_limits(&limits(), &limits());
     mesh.run(SECOND);
     assert!(mesh.status(0, 1).limits_differ.is_empty() && mesh.status(1, 0).limits_differ.is_empty());
 }

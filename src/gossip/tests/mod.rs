@@ -3,6 +3,7 @@
 
 mod connect;
 mod count;
+mod definitions;
 mod random;
 mod state;
 
@@ -52,6 +53,7 @@ fn limits() -> LimitSet {
 struct Disk {
     records: Vec<Record>,
     have: Vec<(ReplicaId, u64)>,
+    definitions: Registry,
     generation: u64,
 }
 
@@ -86,14 +88,15 @@ impl Node {
             seeds: 1,
             ring_bytes,
         };
-        let mut gossip = Gossip::new(settings, disk.have.clone());
-        gossip.set_limits(&limits());
+        let mut gossip = Gossip::new(settings, disk.have.clone(), disk.definitions.clone());
+        gossip.set_limits(&limits(), &limits());
         Self { engine, gossip, disk, pending: Vec::new(), ahead_ns: 0 }
     }
 
     fn commit(&mut self) {
         self.disk.records.append(&mut self.pending);
         self.disk.have = self.gossip.have();
+        self.disk.definitions = Registry::clone(self.gossip.definitions());
     }
 
     fn spend(&mut self, now: &Now, limit: &str, key: &str, cost: u32) {

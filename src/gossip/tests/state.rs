@@ -236,7 +236,7 @@ fn no_more_states_at_once_than_allowed_and_all_get_theirs() {
             own: ReplicaId { node: node.clone(), generation: 1, nonce: 1 },
             ..mesh.nodes[0].gossip.settings.clone()
         };
-        let hello = Gossip::new(settings, vec![]).hello(&now);
+        let hello = Gossip::new(settings, vec![], Registry::default()).hello(&now);
         let Node { gossip, engine, .. } = &mut mesh.nodes[0];
         gossip.accept(ConnId(at as u64), false, &hello, |_| true, &now, engine).unwrap();
         conns.push((ConnId(at as u64), 0, false));

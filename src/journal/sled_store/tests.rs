@@ -20,7 +20,7 @@ fn folder(batches: u64) -> tempfile::TempDir {
     for seq in 1..=batches {
         let records = vec![crate::journal::Record { expires_ns: 1_000 + seq, bytes: vec![seq as u8; 3_000] }];
         let have = Some(vec![(own.clone(), seq)]);
-        store.commit(&Batch { records, have, slot_clock_ns: seq, generation: 3, limits: None }).unwrap();
+        store.commit(&Batch { records, have, slot_clock_ns: seq, generation: 3, ..Batch::default() }).unwrap();
     }
     dir
 }
@@ -113,7 +113,7 @@ fn a_folder_emptied_behind_its_back_is_begun_anew_and_claims_nothing_old() {
     assert!(failure.to_string().contains("unplugged"));
     std::fs::remove_dir_all(dir.path().join(SLED_FOLDER)).unwrap();
     let records = vec![crate::journal::Record { expires_ns: 5, bytes: vec![1; 9] }];
-    store.commit(&Batch { records, have: None, slot_clock_ns: 7, generation: 4, limits: None }).unwrap();
+    store.commit(&Batch { records, have: None, slot_clock_ns: 7, generation: 4, ..Batch::default() }).unwrap();
     drop(store);
     let found = recover(dir.path()).unwrap();
     assert_eq!((found.records.len(), found.have.len(), found.generation, found.damaged), (1, 0, 4, 0));

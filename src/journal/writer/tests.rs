@@ -71,7 +71,7 @@ impl Source for Model {
         let mut inner = self.0.lock();
         let records = inner.pending.take()?;
         let have = Some(vec![(own(), inner.history.len() as u64)]);
-        Ok(Batch { records, have, slot_clock_ns: inner.mono_ns, generation: 1, limits: None })
+        Ok(Batch { records, have, slot_clock_ns: inner.mono_ns, generation: 1, ..Batch::default() })
     }
     fn pause(&self) {
         self.0.lock().pending.pause();
