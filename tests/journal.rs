@@ -58,7 +58,7 @@ fn some_limits() -> LimitSet {
 
 fn batch(records: Vec<Record>, have: Option<u64>) -> Batch {
     let have = have.map(|seq| vec![(life("eu-1", 5), seq)]);
-    Batch { records, have, slot_clock_ns: 1_000, generation: 5, limits: None }
+    Batch { records, have, slot_clock_ns: 1_000, generation: 5, ..Batch::default() }
 }
 
 /// A place to open stores in.

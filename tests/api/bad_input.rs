@@ -122,7 +122,7 @@ async fn routes_and_methods() {
         ("/v1/batch", "POST"),
         ("/v1/usage", "GET,HEAD,POST"),
         ("/v1/limits", "GET,HEAD"),
-        ("/v1/limits/per-user", "GET,HEAD"),
+        ("/v1/limits/per-user", "GET,HEAD,PUT,DELETE"),
         ("/v1/cluster", "GET,HEAD"),
         ("/healthz", "GET,HEAD"),
         ("/readyz", "GET,HEAD"),

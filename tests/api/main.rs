@@ -5,6 +5,7 @@
 mod answers;
 mod bad_input;
 mod connections;
+mod definition;
 mod node;
 mod operations;
 mod server;

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tidegate::api::{Figures, HEAD_TIMEOUT, LimitDifference, Member, NodeView, Service, Settings, router, serve};
+use tidegate::api::{
+    DefineError, Definer, Figures, HEAD_TIMEOUT, LimitDifference, Member, NodeView, Service, Settings, router, serve,
+};
 use tidegate::client::{Client, Response};
 use tidegate::engine::{self, Engine};
 use tidegate::id::{NodeName, ReplicaId, Secret};
-use tidegate::limits::{LimitSet, LimitSpec};
+use tidegate::limits::{Limit, LimitName, LimitSet, LimitSpec};
 use tidegate::time::{Clock, SECOND, SlotClock};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -104,6 +106,50 @@ impl NodeView for Node {
     }
 }
 
+/// Limits made at run time, by the one node there is: those of [`limits`] are of its file.
+struct Made {
+    engine: Arc<Engine>,
+    lock: Mutex<()>,
+}
+
+impl Made {
+    fn change(
+        &self,
+        name: &LimitName,
+        new: Option<Limit>,
+        may: &dyn Fn(Option<&Limit>) -> bool,
+    ) -> Result<bool, DefineError> {
+        let _one_at_a_time = self.lock.lock();
+        if self.is_of_file(name) {
+            return Err(DefineError::OfFile(self.engine.own().node));
+        }
+        let limits = self.engine.limits();
+        let old = limits.get(name);
+        match old {
+            None if new.is_none() => return Err(DefineError::Unknown),
+            old if !may(old.map(|old| &**old)) => return Err(DefineError::Precondition),
+            _ => {}
+        }
+        let others = limits.iter().filter(|limit| limit.name != *name).cloned();
+        self.engine.install(T0, LimitSet::of(others.chain(new.map(Arc::new))));
+        Ok(old.is_none())
+    }
+}
+
+impl Definer for Made {
+    fn define(&self, limit: Limit, may: &dyn Fn(Option<&Limit>) -> bool) -> Result<bool, DefineError> {
+        self.change(&limit.name.clone(), Some(limit), may)
+    }
+
+    fn delete(&self, name: &LimitName, may: &dyn Fn(Option<&Limit>) -> bool) -> Result<(), DefineError> {
+        self.change(name, None, may).map(|_| ())
+    }
+
+    fn is_of_file(&self, name: &LimitName) -> bool {
+        limits().get(name).is_some()
+    }
+}
+
 /// A running server.
 pub struct Server {
     pub clock: Arc<HandClock>,
@@ -153,12 +199,14 @@ pub fn service(settings: Settings) -> (Service, Arc<HandClock>, Arc<Node>) {
     let own = ReplicaId { node: NodeName::new("eu-1").unwrap(), generation: 7, nonce: 1 };
     let engine = Engine::new(engine::Settings::default(), own, &Secret([1; 32]));
     engine.install(T0, limits());
+    let engine = Arc::new(engine);
     let service = Service {
-        engine: Arc::new(engine),
+        engine: Arc::clone(&engine),
         clock: clock.clone(),
         slot_clock: Arc::new(SlotClock::start(0, T0, 0, 2 * SECOND)),
         urge: Arc::new(Notify::new()),
         node: node.clone(),
+        definer: Arc::new(Made { engine, lock: Mutex::default() }),
         stopping: node.stop.subscribe(),
         settings,
     };

@@ -7,6 +7,8 @@ mod demo;
 mod ground;
 mod intruders;
 mod limits;
+mod link;
 mod nodes;
+mod run_time;
 #[path = "../stranger/mod.rs"]
 mod stranger;
