@@ -4,10 +4,13 @@
 
 mod cert;
 mod check_config;
+mod limits;
+mod node;
 mod reload;
 mod replay;
 mod serve;
 mod status;
+mod table;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -23,7 +26,7 @@ use crate::demo;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  fine
-  1  the answer is no: the demo's regions disagree, the node is not ready
+  1  the answer is no: the demo's regions disagree, the node is not ready or refuses a limit
   2  cannot start, bad configuration, bad usage";
 
 const SERVE: &str = "\
@@ -44,6 +47,13 @@ or, for the limits of the file to choose from by `when` and `key`:
 or, to change fields of a limit on the way:
   {\"at_ns\":1800000000000000000,\"op\":\"set_limit\",\"set\":{\"name\":\"login\",\"limit\":50}}
 Each request is answered by a line of JSON; a line that is wrong is named and ends it.";
+
+const LIMITS: &str = "\
+What is changed here holds in every region within moments, survives restarts, and comes to nodes that are cut off once
+they are back; of two changes the later holds. A limit that some node's configuration file defines is changed in that
+file. `get` writes what `apply` reads:
+  tidegate limits get login > login.toml
+  tidegate limits apply login.toml";
 
 /// One quota worldwide, decided locally.
 #[derive(Parser)]
@@ -89,10 +99,12 @@ enum Command {
         trace: Option<PathBuf>,
     },
     /// The cluster as a node sees it; exit code 1 when it is not ready or cannot be reached
-    Status {
-        /// The node [default: $TIDEGATE_URL, else http://127.0.0.1:8080]
-        #[arg(long)]
-        url: Option<String>,
+    Status(node::Node),
+    /// Reads and changes the limits of a running node, and by it of the cluster
+    #[command(after_help = LIMITS)]
+    Limits {
+        #[command(subcommand)]
+        command: limits::Command,
     },
 }
 
@@ -151,7 +163,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Cert(command) => cert::run(&command),
         Command::CheckConfig { file } => check_config::run(&file),
         Command::Replay { limits, summary, trace } => replay::run(&limits, trace.as_deref(), summary),
-        Command::Status { url } => in_runtime(status::status(url)),
+        Command::Status(node) => in_runtime(status::status(node)),
+        Command::Limits { command } => in_runtime(limits::run(command)),
     }
 }
 

@@ -40,11 +40,18 @@ fn open_http(http: Http, base: &Path, problems: &Problems) -> api::Settings {
     let Http { token_file, max_body, denied_status, .. } = http;
     let token = token_file.and_then(|field| {
         let path = resolve(base, &field.path);
-        let token = read_bounded(&path, MAX_TOKEN_FILE_BYTES).and_then(token);
-        let token = token.map_err(|what| format!("{}: {what}", path.display()));
-        token.map_err(|what| problems.add(field.place, field.field, what)).ok()
+        read_token(&path).map_err(|what| problems.add(field.place, field.field, what)).ok()
     });
     api::Settings { max_body, denied_status, token }
+}
+
+/// The bearer token that a file holds: of a node, or of who asks it.
+///
+/// # Errors
+/// What is wrong, beginning with the file's name.
+pub fn read_token(file: &Path) -> Result<String, String> {
+    let token = read_bounded(file, MAX_TOKEN_FILE_BYTES).and_then(token);
+    token.map_err(|what| format!("{}: {what}", file.display()))
 }
 
 fn token(bytes: Vec<u8>) -> Result<String, String> {

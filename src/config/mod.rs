@@ -19,6 +19,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+pub use files::read_token;
 pub use identity::IdentityWatcher;
 pub use problem::{ConfigError, Place, Problem};
 pub use section::written_duration;

@@ -27,6 +27,10 @@ fn bad_usage_is_two_and_help_is_zero() {
         &["cert"],
         &["cert", "node", "Bad_Name", "--ca", ".", "--out", "."],
         &["status", "--url", "127.0.0.1:8080"],
+        &["limits"],
+        &["limits", "apply"],
+        &["limits", "list", "--url", "127.0.0.1:8080"],
+        &["limits", "delete", "l", "--token-file", "none"],
         &["demo", "--regions", "many"],
     ] {
         let refused = run(folder.path(), arguments);
@@ -148,6 +152,74 @@ fn status_is_one_without_a_node_and_zero_with_one() {
     }
     let by_variable = ended(tidegate().arg("status").env("TIDEGATE_URL", &served.url));
     assert_eq!(by_variable.code, Some(0));
+}
+
+#[test]
+fn limits_are_made_changed_and_deleted_by_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = "a-token-of-twenty-one";
+    write(folder.path(), "token", token);
+    let text = single("a").replace("[http]\n", "[http]\ntoken_file = \"token\"\n");
+    let served = Served::start(&write(folder.path(), "a.toml", &text));
+    let asked = |arguments: &[&str]| {
+        let arguments = [&["limits"][..], arguments].concat();
+        ended(tidegate().current_dir(folder.path()).args(arguments).env("TIDEGATE_URL", &served.url))
+    };
+    let fine = |arguments: &[&str]| {
+        let done = asked(arguments);
+        assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{arguments:?}: {}", done.stdout);
+        done.stdout
+    };
+    let no = |arguments: &[&str], said: &str| {
+        let refused = asked(arguments);
+        assert_eq!(refused.code, Some(1), "{arguments:?}: {refused:?}");
+        assert!(refused.stderr.contains(said), "{arguments:?}: {}", refused.stderr);
+        refused.stdout
+    };
+
+    let user = "[[limits]]\nname = \"user\"\nlimit = 100\nwindow = \"1h\"\nkey = \"{user}\"\n\
+                when = { plan = [\"free\", \"trial\"], route = { prefix = \"GET \" } }\n\
+                [[overrides]]\nof = \"user\"\nkey = \"acme\"\nlimit = 5000\n";
+    write(folder.path(), "user.toml", user);
+    no(&["apply", "user.toml"], "token");
+    let with_token = |file: &'static str| ["apply", file, "--token-file", "token"];
+    assert_eq!(fine(&with_token("user.toml")), "user: made\n");
+    let listed = fine(&["list"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines[0], "limit  from  algorithm       allows             enforce  key     overrides");
+    assert_eq!(lines[1], "l      file  token_bucket    1 per 1s, burst 2  deny");
+    assert_eq!(lines[2], "user   api   sliding_window  100 per 3600s      deny     {user}  1");
+
+    // What is read can be sent again, and comes to the same.
+    let got = fine(&["get", "user"]);
+    write(folder.path(), "got.toml", &got);
+    assert_eq!(fine(&with_token("got.toml")), "user: changed\n");
+    assert_eq!(fine(&["get", "user"]), got);
+    for part in ["[[limits]]", "key = \"{user}\"", "[[overrides]]\nof = \"user\"\nkey = \"acme\"\nlimit = 5000\n"] {
+        assert!(got.contains(part), "{part}: {got}");
+    }
+
+    // One that is refused keeps no other from being made, and a bad file is not sent at all.
+    write(folder.path(), "mixed.toml", &format!("{LIMITS}{}", user.replace("100", "200")));
+    assert_eq!(
+        no(&with_token("mixed.toml"), "error: l: \"l\" is defined in the configuration file of"),
+        "user: changed\n"
+    );
+    assert!(fine(&["get", "user"]).contains("limit = 200\n"));
+    write(folder.path(), "bad.toml", &user.replace("1h", "1 h"));
+    let bad = asked(&with_token("bad.toml"));
+    assert_eq!((bad.code, bad.stdout.as_str()), (Some(2), ""));
+    assert!(bad.stderr.starts_with("error: bad.toml:4: limits[0].window: "), "{}", bad.stderr);
+
+    no(&["delete", "user"], "token");
+    no(&["delete", "l", "--token-file", "token"], "configuration file");
+    assert_eq!(fine(&["delete", "user", "--token-file", "token"]), "user: deleted\n");
+    no(&["delete", "user", "--token-file", "token"], "no limit is called \"user\"");
+    no(&["get", "user"], "no limit is called \"user\"");
+    no(&["get", "no such/name?"], "no limit is called \"no such/name?\"");
+    assert_eq!(fine(&["list"]).lines().count(), 2);
+    drop(served);
+    assert_eq!(run(folder.path(), &["limits", "list", "--url", "http://127.0.0.1:1"]).code, Some(1));
 }
 
 #[test]
