@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
+use super::table::{LIMIT_HEAD, limit_row, table};
 use super::{Failure, print};
 use crate::config::{Config, written_duration};
-use crate::limits::Limit;
+use crate::limits::{Limit, LimitSpec};
 
 /// Reads a configuration as `serve` would, environment variables included, and says what it comes to.
 pub(super) fn run(file: &Path) -> Result<(), Failure> {
@@ -29,15 +31,15 @@ fn summary(file: &Path, config: &Config) -> String {
         None => line("gossip", "none: a single node".to_owned()),
     }
     line("limits", settings.limits.len().to_string());
-    let width = settings.limits.iter().map(|limit| limit.name.as_str().len()).max().unwrap_or(0);
-    for limit in settings.limits.iter() {
-        let _ = writeln!(text, "  {:<width$}  {}", limit.name.as_str(), described(limit));
+    if settings.limits.len() > 0 {
+        let row = |limit: &Arc<Limit>| {
+            let mut spec = LimitSpec::of(limit);
+            if spec.align.is_none() {
+                spec.window = Some(written_duration(limit.window_ns));
+            }
+            limit_row(spec)
+        };
+        text += &format!("\n{}", table(LIMIT_HEAD, settings.limits.iter().map(row)));
     }
     text
-}
-
-fn described(limit: &Limit) -> String {
-    let window = written_duration(limit.window_ns);
-    let burst = limit.burst.map(|burst| format!(", burst {burst}")).unwrap_or_default();
-    format!("{:<14}  {} per {window}{burst}", limit.algorithm.as_str(), limit.limit)
 }

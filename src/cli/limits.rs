@@ -9,7 +9,7 @@ use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
 use super::node::{Asked, ChangedNode, Node, problem};
-use super::table::table;
+use super::table::{LIMIT_HEAD, limit_row, table};
 use super::{Failure, print};
 use crate::config;
 use crate::limits::{Limit, LimitSpec, OverrideSpec};
@@ -31,7 +31,7 @@ pub(super) enum Command {
     },
     /// Makes or changes the limits that a file defines; others stay as they are
     Apply {
-        /// A TOML file of [[limits]] and [[overrides]], nothing else
+        /// A TOML file of [[limits]] and [[overrides]], or a node's configuration
         file: PathBuf,
         #[command(flatten)]
         node: ChangedNode,
@@ -63,38 +63,19 @@ struct Listed {
 
 #[derive(Deserialize)]
 struct Item {
-    name: String,
     source: String,
-    algorithm: String,
-    limit: u64,
-    window: String,
-    burst: Option<u64>,
-    enforce: Option<String>,
-    key: Option<String>,
-    #[serde(default)]
-    overrides: Vec<OverrideSpec>,
+    #[serde(flatten)]
+    limit: LimitSpec,
 }
 
 async fn list(node: &Asked) -> Result<(), Failure> {
     let Listed { limits } = node.get("/v1/limits").await?;
-    let row = |item: Item| {
-        let burst = item.burst.map(|burst| format!(", burst {burst}")).unwrap_or_default();
-        let overrides = match item.overrides.len() {
-            0 => String::new(),
-            n => n.to_string(),
-        };
-        [
-            item.name,
-            item.source,
-            item.algorithm,
-            format!("{} per {}{burst}", item.limit, item.window),
-            item.enforce.unwrap_or_else(|| "deny".to_owned()),
-            item.key.unwrap_or_default(),
-            overrides,
-        ]
+    let with = |[name, rest @ ..]: [String; 6], from: String| {
+        let [algorithm, allows, enforce, key, overrides] = rest;
+        [name, from, algorithm, allows, enforce, key, overrides]
     };
-    let head = ["limit", "from", "algorithm", "allows", "enforce", "key", "overrides"];
-    print(&table(head, limits.into_iter().map(row)))
+    let rows = limits.into_iter().map(|item| with(limit_row(item.limit), item.source));
+    print(&table(with(LIMIT_HEAD.map(str::to_owned), "from".to_owned()).each_ref().map(String::as_str), rows))
 }
 
 /// A limit as a configuration file has it.

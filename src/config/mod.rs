@@ -28,7 +28,6 @@ pub use watch::{LimitsWatcher, Reloaded};
 use draft::Draft;
 use environment::Override;
 use problem::Problems;
-use section::Section;
 use tree::Table;
 
 use crate::limits::LimitSet;
@@ -80,14 +79,10 @@ impl Config {
     }
 }
 
-/// Reads a file of `[[limits]]` alone.
+/// Reads the limits of a configuration, which may have nothing else. What else it has is checked as far as the text
+/// alone tells, and left.
 pub fn load_limits(file: &Path) -> Result<LimitSet, ConfigError> {
-    let document = parse(Some(file), &read_text(file)?)?;
-    let problems = Problems::default();
-    let mut root = Section::root(document, &problems);
-    let limits = limits::read(&mut root, &problems);
-    root.finish(&[]);
-    problems.none_or(Some(file), limits)
+    read_again(file, &read_text(file)?, &[]).map(|(limits, _)| limits)
 }
 
 /// The limits of a whole configuration as `text` has it, and its other settings as written.

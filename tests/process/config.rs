@@ -80,31 +80,37 @@ fn a_good_config_is_told_in_short() {
 /// What the README tells people to start from.
 #[test]
 fn the_examples_are_good() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let folder = tempfile::tempdir().unwrap();
-    let mut names: Vec<String> = Vec::new();
-    for entry in fs::read_dir(&examples).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "toml" || extension == "jsonl") {
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            fs::copy(&path, folder.path().join(&name)).unwrap();
-            names.push(name);
-        }
-    }
+    let mut configs = copied("examples", folder.path());
+    configs.extend(copied("examples/policies", folder.path()));
     assert_eq!(run(folder.path(), &["cert", "ca", "--out", "certs"]).code, Some(0));
     for node in ["eu-1", "us-1", "ap-1"] {
         assert_eq!(run(folder.path(), &["cert", "node", node, "--ca", "certs", "--out", "certs"]).code, Some(0));
     }
-    let configs = names.iter().filter(|name| name.ends_with(".toml") && *name != "limits.toml");
-    assert_eq!(configs.clone().count(), 4);
+    assert_eq!(configs.len(), 5 + 5, "{configs:?}");
     for name in configs {
-        let checked = run(folder.path(), &["check-config", name]);
+        let checked = run(folder.path(), &["check-config", &name]);
         assert_eq!(checked.code, Some(0), "{checked:?}");
     }
     let replayed = run(folder.path(), &["replay", "--limits", "limits.toml", "trace.jsonl"]);
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
     let allowed: Vec<bool> = replayed.stdout.lines().map(|line| line.starts_with("{\"allowed\":true")).collect();
     assert_eq!(allowed, [true, true, true, false, true, true]);
+}
+
+/// Copies the files of an examples folder that commands read, and names the configurations among them.
+fn copied(examples: &str, to: &Path) -> Vec<String> {
+    let mut configs = Vec::new();
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(examples)).unwrap() {
+        let path = entry.unwrap().path();
+        let Some(extension) = path.extension().filter(|it| *it == "toml" || *it == "jsonl") else { continue };
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        fs::copy(&path, to.join(&name)).unwrap();
+        if extension == "toml" {
+            configs.push(name);
+        }
+    }
+    configs
 }
 
 #[test]
