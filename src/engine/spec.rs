@@ -139,7 +139,7 @@ impl<'de> Visitor<'de> for Fields {
         let mut fields = Descriptors::default();
         while let Some(name) = map.next_key_seed(TextSeed("descriptors"))? {
             let value = map
-                .next_value_seed(TextSeed("a string"))
+                .next_value_seed(TextSeed("value"))
                 .map_err(|error| A::Error::custom(format_args!("`descriptors.{name}`: {error}")))?;
             fields.add(name, value).map_err(|e| A::Error::custom(format_args!("`descriptors.{}`: {e}", e.field)))?;
         }

@@ -6,7 +6,7 @@ use tidegate::client::Response;
 
 use crate::server::{Server, problem, settings, start};
 
-async fn put(server: &Server, path: &str, body: &str, headers: &[(&'static str, &str)]) -> Response {
+pub async fn put(server: &Server, path: &str, body: &str, headers: &[(&'static str, &str)]) -> Response {
     let pairs = headers.iter().chain(&[("content-type", "application/json")]);
     let pairs = pairs.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
     server.client.send(Method::PUT, path, HeaderMap::from_iter(pairs), body.to_owned().into()).await.unwrap()

@@ -6,6 +6,7 @@ mod answers;
 mod bad_input;
 mod connections;
 mod definition;
+mod matching;
 mod node;
 mod operations;
 mod server;

@@ -305,7 +305,7 @@ fn variables_set_single_fields() {
 }
 
 /// `check-config` and `serve` refuse `text` alike, naming all of it.
-fn refused(folder: &Path, text: &str, line: usize, field: &str, right: &str) {
+pub fn refused(folder: &Path, text: &str, line: usize, field: &str, right: &str) {
     write(folder, "bad.toml", text);
     let checked = run(folder, &["check-config", "bad.toml"]);
     let served = run(folder, &["serve", "--config", "bad.toml"]);

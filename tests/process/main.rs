@@ -6,9 +6,11 @@ mod config;
 mod demo;
 mod ground;
 mod intruders;
+mod limit_fields;
 mod limits;
 mod link;
 mod nodes;
 mod run_time;
 #[path = "../stranger/mod.rs"]
 mod stranger;
+mod tiers;
