@@ -82,6 +82,7 @@ async fn list(node: &Asked) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct File {
     limits: [LimitSpec; 1],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     overrides: Vec<Override>,
 }
 
