@@ -31,7 +31,7 @@ fn summary(file: &Path, config: &Config) -> String {
         None => line("gossip", "none: a single node".to_owned()),
     }
     line("limits", settings.limits.len().to_string());
-    if settings.limits.len() > 0 {
+    if !settings.limits.is_empty() {
         let row = |limit: &Arc<Limit>| {
             let mut spec = LimitSpec::of(limit);
             if spec.align.is_none() {
