@@ -180,10 +180,12 @@ impl Many {
         }
     }
 
-    /// A base under the mark that holds. Whether it is news.
+    /// A base under the mark that holds. Whether it is news. What is held under the new shape already was spent by peers
+    /// that changed before: the base stands below it, for there the walk adds it; beside it only the larger would count.
     fn owe(&mut self, owed: Owed) -> bool {
         let base = Base { mark: self.held_under(), t: owed.t, d: owed.d };
-        let changed = self.merge_base(owed.slot.max(self.slots.mark().slot), &base) == Merged::Changed;
+        let below = self.slots.oldest_cell_slot().map_or(owed.slot, |oldest| oldest.min(owed.slot));
+        let changed = self.merge_base(below.max(self.slots.mark().slot), &base) == Merged::Changed;
         self.base_unsent |= changed;
         changed
     }
