@@ -9,7 +9,7 @@ use super::waits::Waits;
 use crate::algorithms::Verdict;
 use crate::engine::{Answer, Outcome, Reason};
 
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+pub(super) const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
 /// Bytes that hold one result with a short key.
 const RESULT_BYTES: usize = 256;

@@ -13,9 +13,11 @@ mod headers;
 mod hold;
 mod limits;
 mod metrics;
+mod openapi;
 mod precondition;
 mod problem;
 mod query;
+mod routes;
 mod server;
 mod state;
 mod usage;
@@ -24,17 +26,17 @@ mod waits;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
 use tokio::sync::{Notify, Semaphore, watch};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use self::batch::MAX_BATCH;
 pub use self::hold::{MAX_HELD, MAX_HOLD};
 use self::metrics::Metrics;
+use self::routes::Route;
 pub use self::server::{HEAD_TIMEOUT, serve};
-use crate::engine::{Engine, Op};
+use crate::engine::Engine;
 use crate::id::NodeName;
 use crate::limits::{Limit, LimitName};
 use crate::time::{Clock, SlotClock};
@@ -182,20 +184,12 @@ pub fn router(service: Service) -> Router {
     let metrics = Metrics::new();
     let (in_flight, held) = (Semaphore::new(MAX_IN_FLIGHT), Semaphore::new(MAX_HELD));
     let app = Arc::new(App { service, metrics, denied, in_flight, held });
-    Router::new()
-        .route("/v1/check", post(|State(app), request| decide::handle(app, Op::Check, request)))
-        .route("/v1/peek", post(|State(app), request| decide::handle(app, Op::Peek, request)))
-        .route("/v1/debit", post(|State(app), request| decide::handle(app, Op::Debit, request)))
-        .route("/v1/refund", post(|State(app), request| decide::handle(app, Op::Refund, request)))
-        .route("/v1/reset", post(|State(app), request| decide::handle(app, Op::Reset, request)))
-        .route("/v1/batch", post(batch::handle))
-        .route("/v1/usage", get(usage::by_query).post(usage::by_body))
-        .route("/v1/limits", get(limits::all))
-        .route("/v1/limits/{*name}", get(limits::one).put(definition::put).delete(definition::delete))
-        .route("/v1/cluster", get(state::cluster))
-        .route("/healthz", get(state::healthz))
-        .route("/readyz", get(state::readyz))
-        .route("/metrics", get(state::metrics))
+    let with = |router: Router<_>, route: Route| {
+        route.operations.into_iter().fold(router, |router, operation| router.route(route.path, operation.handler))
+    };
+    routes::all()
+        .into_iter()
+        .fold(Router::new(), with)
         .fallback(problem::unknown_route)
         .method_not_allowed_fallback(problem::wrong_method)
         // `body` has a bound of its own, and a problem document for it.

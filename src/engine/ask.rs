@@ -61,6 +61,9 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Quota, Self::CostOverLimit, Self::TableFull];
+
     /// As answers have it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -24,3 +24,4 @@ pub use set::{DuplicateLimit, LimitSet, MAX_LIMITS};
 pub use shape::{MIN_MARK_KEPT_NS, Retention, Shape};
 pub use spec::{LATER_FIELDS, LimitSpec, MAX_SLOTS, SpecError, parse_duration};
 pub use template::{KeyTemplate, MAX_TEMPLATE_BYTES, MAX_TEMPLATE_FIELDS};
+pub use when::{MAX_CONDITIONS, MAX_GLOB_BYTES, MAX_TEXTS};

@@ -108,7 +108,7 @@ async fn unknown_limits_take_nothing() {
 #[tokio::test]
 async fn routes_and_methods() {
     let server = start(settings()).await;
-    for unknown in ["/", "/v1", "/v1/check/", "/v1/refunds", "/v1/authz", "/v1/limits/", "/openapi.json"] {
+    for unknown in ["/", "/v1", "/v1/check/", "/v1/refunds", "/v1/authz", "/v1/limits/", "/openapi.yaml"] {
         assert!(problem(&server.get(unknown).await, 404).contains(unknown));
         problem(&server.post(unknown, &json!({})).await, 404);
     }

@@ -9,12 +9,14 @@ use crate::server::{Server, problem, settings, start};
 pub async fn put(server: &Server, path: &str, body: &str, headers: &[(&'static str, &str)]) -> Response {
     let pairs = headers.iter().chain(&[("content-type", "application/json")]);
     let pairs = pairs.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
-    server.client.send(Method::PUT, path, HeaderMap::from_iter(pairs), body.to_owned().into()).await.unwrap()
+    let sent = server.client.send(Method::PUT, path, HeaderMap::from_iter(pairs), body.to_owned().into());
+    server.told("put", path, sent.await.unwrap())
 }
 
 async fn delete(server: &Server, path: &str, if_match: Option<&str>) -> Response {
     let header = if_match.map(|tag| (HeaderName::from_static("if-match"), HeaderValue::from_str(tag).unwrap()));
-    server.client.send(Method::DELETE, path, HeaderMap::from_iter(header), Default::default()).await.unwrap()
+    let sent = server.client.send(Method::DELETE, path, HeaderMap::from_iter(header), Default::default());
+    server.told("delete", path, sent.await.unwrap())
 }
 
 const NEW: &str = r#"{"limit": 2, "window": "60s", "key": "{user}", "when": {"plan": "free"}}"#;

@@ -8,5 +8,6 @@ mod connections;
 mod definition;
 mod matching;
 mod node;
+mod openapi;
 mod operations;
 mod server;

@@ -17,6 +17,8 @@ use tidegate::time::{Clock, SECOND, SlotClock};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
+use crate::openapi::assert_told;
+
 /// The start of a window of every length used here.
 pub const T0: u64 = 1_728_000_000 * SECOND;
 
@@ -157,6 +159,7 @@ pub struct Server {
     pub node: Arc<Node>,
     pub urge: Arc<Notify>,
     pub client: Client,
+    document: Value,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -219,23 +222,30 @@ pub async fn start(settings: Settings) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
     let task = tokio::spawn(serve(listener, router(service), std::future::pending(), HEAD_TIMEOUT));
-    Server { clock, slot_clock, node, urge, client, task }
+    let document = client.get("/openapi.json").await.unwrap().json().unwrap();
+    Server { clock, slot_clock, node, urge, client, document, task }
 }
 
 impl Server {
+    /// An answer, when it is as the OpenAPI document says.
+    pub fn told(&self, method: &str, path: &str, answer: Response) -> Response {
+        assert_told(&self.document, method, path, &answer);
+        answer
+    }
+
     pub async fn post(&self, path: &str, body: &Value) -> Response {
-        self.client.post_json(path, body).await.unwrap()
+        self.told("post", path, self.client.post_json(path, body).await.unwrap())
     }
 
     pub async fn get(&self, path: &str) -> Response {
-        self.client.get(path).await.unwrap()
+        self.told("get", path, self.client.get(path).await.unwrap())
     }
 
     /// Posts anything as anything.
     pub async fn post_raw(&self, path: &str, content_type: Option<&'static str>, body: &[u8]) -> Response {
         let mut headers = HeaderMap::new();
         content_type.map(|value| headers.insert("content-type", HeaderValue::from_static(value)));
-        self.client.send(Method::POST, path, headers, body.to_vec().into()).await.unwrap()
+        self.told("post", path, self.client.send(Method::POST, path, headers, body.to_vec().into()).await.unwrap())
     }
 
     /// Tokens used of a key.

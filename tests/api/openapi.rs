@@ -1,0 +1,193 @@
+//! The OpenAPI document is true: every answer in these tests is held against it (by [`Server`]), and it has every route.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use axum::http::{HeaderMap, Method};
+use jsonschema::Validator;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tidegate::client::Response;
+use tidegate::limits::{LimitSpec, OverrideSpec};
+
+use crate::server::{settings, start};
+
+/// Panics unless the document has the operation, and the answer is one that it may give.
+#[track_caller]
+pub fn assert_told(document: &Value, method: &str, path_and_query: &str, answer: &Response) {
+    let path = path_and_query.split('?').next().unwrap();
+    let what = format!("{method} {path_and_query}: {}: {}", answer.status, String::from_utf8_lossy(&answer.body));
+    let told = &document["paths"]
+        [if path.len() > "/v1/limits/".len() && path.starts_with("/v1/limits/") { "/v1/limits/{name}" } else { path }];
+    if told.is_null() {
+        assert_eq!(answer.status, 404, "{what}");
+        return;
+    }
+    if told[method].is_null() {
+        assert_eq!(answer.status, 405, "{what}");
+        return;
+    }
+    let responses = &told[method]["responses"];
+    let exact = &responses[answer.status.as_str()];
+    let range = format!("{}XX", answer.status.as_u16() / 100);
+    let response = if exact.is_null() { &responses[&range] } else { exact };
+    assert!(!response.is_null(), "no such status in the document: {what}");
+    let Some(content) = response["content"].as_object() else {
+        assert!(answer.body.is_empty(), "{what}");
+        return;
+    };
+    let media_type = answer.header("content-type").unwrap().split("; charset").next().unwrap();
+    let schema =
+        &content.get(media_type).unwrap_or_else(|| panic!("no {media_type} in the document: {what}"))["schema"];
+    if !media_type.ends_with("json") {
+        return;
+    }
+    let validator = validator(document, schema);
+    let body = answer.json::<Value>().unwrap();
+    let wrong: Vec<_> = validator.iter_errors(&body).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}\n{what}");
+    for (name, header) in response["headers"].as_object().into_iter().flatten() {
+        if let (Some(value), Some("integer")) = (answer.header(name), header["schema"]["type"].as_str()) {
+            assert!(value.parse::<u64>().is_ok(), "{name}: {value}: {what}");
+        }
+    }
+}
+
+/// Of a schema of the document; made once.
+fn validator(document: &Value, schema: &Value) -> Arc<Validator> {
+    static MADE: LazyLock<Mutex<BTreeMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
+    let make = || {
+        let whole = json!({ "components": document["components"], "allOf": [schema] });
+        Arc::new(jsonschema::validator_for(&whole).unwrap())
+    };
+    MADE.lock().entry(schema.to_string()).or_insert_with(make).clone()
+}
+
+#[tokio::test]
+async fn it_has_every_route_and_no_other() {
+    let server = start(settings()).await;
+    let document: Value = server.get("/openapi.json").await.json().unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let paths = document["paths"].as_object().unwrap();
+    let known: Vec<_> = paths.keys().map(String::as_str).collect();
+    let expected = [
+        "/healthz",
+        "/metrics",
+        "/openapi.json",
+        "/readyz",
+        "/v1/batch",
+        "/v1/check",
+        "/v1/cluster",
+        "/v1/debit",
+        "/v1/limits",
+        "/v1/limits/{name}",
+        "/v1/peek",
+        "/v1/refund",
+        "/v1/reset",
+        "/v1/usage",
+    ];
+    assert_eq!(known, expected);
+    for (path, told) in paths {
+        for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
+            let url = path.replace("{name}", "hourly");
+            let sent = server.client.send(method.clone(), &url, HeaderMap::new(), Default::default()).await.unwrap();
+            let known = !told[method.as_str().to_lowercase()].is_null();
+            assert_eq!(sent.status != 405, known, "{method} {url}: {}", sent.status);
+        }
+    }
+}
+
+#[tokio::test]
+async fn its_references_and_examples_hold() {
+    let server = start(settings()).await;
+    let document: Value = server.get("/openapi.json").await.json().unwrap();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, told) in methods.as_object().unwrap() {
+            let Some(body) = told["requestBody"]["content"].get("application/json") else { continue };
+            let validator = validator(&document, &body["schema"]);
+            for (name, example) in body["examples"].as_object().unwrap() {
+                assert!(validator.is_valid(&example["value"]), "{method} {path}: {name}");
+            }
+        }
+    }
+    for name in document["components"]["schemas"].as_object().unwrap().keys() {
+        validator(&document, &json!({ "$ref": format!("#/components/schemas/{name}") }));
+    }
+}
+
+#[tokio::test]
+async fn a_definition_has_the_fields_that_are_read() {
+    let server = start(settings()).await;
+    let document: Value = server.get("/openapi.json").await.json().unwrap();
+    let own = OverrideSpec { limit: Some(1), window: Some("1s".into()), burst: Some(1), ..OverrideSpec::default() };
+    let text = || Some("text".to_owned());
+    let all = LimitSpec {
+        name: "name".into(),
+        algorithm: text(),
+        limit: Some(1),
+        window: text(),
+        slots: Some(1),
+        align: text(),
+        time_zone: text(),
+        burst: Some(1),
+        queue: text(),
+        enforce: text(),
+        consistency: text(),
+        max_keys: Some(1),
+        on_full: text(),
+        key: text(),
+        key_type: text(),
+        ipv4_prefix: Some(1),
+        ipv6_prefix: Some(1),
+        when: BTreeMap::from([("plan".into(), json!("free"))]),
+        overrides: vec![own],
+    };
+    let written = serde_json::to_value(&all).unwrap();
+    for (schema, written) in [("Limit", &written), ("Override", &written["overrides"][0])] {
+        let fields = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(fields(&document["components"]["schemas"][schema]["properties"]), fields(written), "{schema}");
+    }
+}
+
+/// Each answer is held against the document as it is given.
+#[tokio::test]
+async fn answers_of_every_form() {
+    let server = start(settings()).await;
+    let check = json!({"limit": "per-user", "key": "k", "cost": 2});
+    for query in ["", "?explain=true", "?denied=200", "?denied=404", "?denied=418&explain=true", "?denied=7", "?x=1"] {
+        server.post(&format!("/v1/check{query}"), &check).await;
+    }
+    for op in ["peek", "debit", "refund", "reset"] {
+        server.post(&format!("/v1/{op}?explain=true"), &check).await;
+        server.post(&format!("/v1/{op}"), &json!({"limit": "nosuch", "key": "k"})).await;
+    }
+    server.post("/v1/check", &json!({"limit": "burst", "key": "k", "cost": 3})).await;
+    server
+        .post("/v1/check", &json!({"checks": [{"limit": "queued", "key": "k"}, {"limit": "watched", "key": "k"}]}))
+        .await;
+    server.post("/v1/check", &json!({"descriptors": {"user": "ann"}})).await;
+    let batch =
+        json!({"requests": [check, {"op": "reset", "limit": "nosuch", "key": "k"}, {"limit": "closed", "key": "k"}]});
+    server.post("/v1/batch?explain=true", &batch).await;
+    server.post("/v1/batch", &json!({"requests": []})).await;
+    for path in [
+        "/v1/usage?limit=per-user&key=k",
+        "/v1/usage?limit=nosuch&key=k",
+        "/v1/usage",
+        "/v1/limits",
+        "/v1/limits/team%2Fa:b",
+        "/v1/limits/nosuch",
+        "/v1/cluster",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/nosuch",
+    ] {
+        server.get(path).await;
+    }
+    server.node.degraded.lock().push("a reason".into());
+    *server.node.not_ready.lock() = Some("a reason".into());
+    for path in ["/healthz", "/readyz", "/v1/check"] {
+        server.get(path).await;
+    }
+}
