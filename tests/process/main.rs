@@ -1,6 +1,7 @@
 //! The real binary: processes, sockets, files, data folders.
 
 mod cli;
+mod clients;
 mod cluster;
 mod config;
 mod demo;
