@@ -71,7 +71,13 @@ fn parse<'a>(body: &'a [u8]) -> Result<Vec<(Op, Asked<'a>)>, Problem> {
     let form = |(index, written): (usize, Written<'a>)| {
         let op = written.op.unwrap_or(Op::Check);
         match written.form() {
-            Ok(asked) => Ok((op, asked)),
+            Ok(asked) => match asked.well_formed() {
+                Ok(()) => Ok((op, asked)),
+                Err(error) => {
+                    let field = error.field(asked.listed());
+                    Err(Problem::bad_request(format_args!("`requests[{index}].{field}`: {error}")))
+                }
+            },
             Err(what) => Err(Problem::bad_request(format_args!("`requests[{index}]`: {what}"))),
         }
     };

@@ -12,7 +12,7 @@ use serde::de::Deserializer;
 
 use super::problem::Problem;
 use crate::engine::spec::{self, AskSpec, Object};
-use crate::engine::{Op, Outcome};
+use crate::engine::{Ask, AskError, Op, Outcome};
 use crate::limits::Descriptors;
 
 /// How long the body of a request may take to arrive.
@@ -90,6 +90,18 @@ impl<'a> Asked<'a> {
             Self::One(spec) => spec,
             Self::Listed(specs) => specs,
             Self::Described(..) => &[],
+        }
+    }
+
+    /// Whether it can be decided at all, whatever limits there are.
+    pub(super) fn well_formed(&self) -> Result<(), AskError> {
+        match self {
+            Self::Described(..) => Ok(()),
+            Self::One(_) | Self::Listed(_) => {
+                let specs = self.specs();
+                Ask::right_count(specs.len())?;
+                specs.iter().enumerate().try_for_each(|(index, spec)| spec.ask().well_formed(index))
+            }
         }
     }
 

@@ -49,6 +49,21 @@ pub struct Ask<'a> {
     pub cost: u32,
 }
 
+impl Ask<'_> {
+    /// Whether this may be the part `index` of a request, whatever limits there are.
+    pub fn well_formed(&self, index: usize) -> Result<(), AskError> {
+        match self.key.len() {
+            1..=super::MAX_KEY_BYTES => Ok(()),
+            len => Err(AskError::BadKey { index, len }),
+        }
+    }
+
+    /// Whether a request may have so many parts.
+    pub fn right_count(count: usize) -> Result<(), AskError> {
+        if (1..=super::MAX_ASKS).contains(&count) { Ok(()) } else { Err(AskError::BadCount { count }) }
+    }
+}
+
 /// Why something was denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {

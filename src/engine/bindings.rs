@@ -132,9 +132,7 @@ impl Bindings {
         let Some(bound) = self.find(ask.limit) else {
             return Err(AskError::UnknownLimit { index, limit: ask.limit.to_owned() });
         };
-        let (1..=MAX_KEY_BYTES) = ask.key.len() else {
-            return Err(AskError::BadKey { index, len: ask.key.len() });
-        };
+        ask.well_formed(index)?;
         let folded = bound.limit.keying.fold(ask.key).map_err(|problem| AskError::NoAddress { index, problem })?;
         let key = bound.hasher.hash(&folded);
         let counted_as = match folded {

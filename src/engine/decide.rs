@@ -11,7 +11,7 @@ use super::names::Standing;
 use super::read::{At, Figures};
 use super::shard::{Shard, shard_of};
 use super::spend::Spend;
-use super::{Answer, Ask, AskError, Engine, MAX_ASKS, Op, Outcome, Reason};
+use super::{Answer, Ask, AskError, Engine, Op, Outcome, Reason};
 use crate::algorithms::{Verdict, decide};
 use crate::id::KeyHash;
 use crate::limits::{Descriptors, OnFull};
@@ -50,9 +50,7 @@ struct Request {
 impl Engine {
     /// Decides a request.
     pub fn decide(&self, now_ns: u64, op: Op, asks: &[Ask<'_>]) -> Result<Answer, AskError> {
-        if !(1..=MAX_ASKS).contains(&asks.len()) {
-            return Err(AskError::BadCount { count: asks.len() });
-        }
+        Ask::right_count(asks.len())?;
         loop {
             let bindings = self.bindings.load();
             let answer = match asks {

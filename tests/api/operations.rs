@@ -133,6 +133,9 @@ async fn a_malformed_batch_takes_nothing() {
         (json!({"op": "take", "limit": "hourly", "key": "k"}), "`requests[1]`: `op`: \"take\" is none of"),
         (json!(7), "`requests[1]`"),
         (json!({"limit": "hourly", "key": "k", "checks": [good]}), "`requests[1]`: both"),
+        (json!({"checks": []}), "`requests[1].checks`: a request has 1 to 64"),
+        (json!({"limit": "hourly", "key": ""}), "`requests[1].key`: a key has 1 to 1024 bytes"),
+        (json!({"checks": [good, {"limit": "hourly", "key": ""}]}), "`requests[1].checks[1].key`: a key has"),
     ] {
         let batch = json!({"requests": [good, bad]});
         let detail = problem(&server.post("/v1/batch", &batch).await, 400);

@@ -90,8 +90,8 @@ fn requests() -> Map<String, Value> {
     });
     fields(json!({
         "Key": {
-            "type": "string", "maxLength": MAX_KEY_BYTES,
-            "description": format!("Who is limited: at most {MAX_KEY_BYTES} bytes of UTF-8."),
+            "type": "string", "minLength": 1, "maxLength": MAX_KEY_BYTES,
+            "description": format!("Who is limited: 1 to {MAX_KEY_BYTES} bytes of UTF-8."),
         },
         "Descriptors": {
             "type": "object", "maxProperties": MAX_DESCRIPTORS,
