@@ -216,7 +216,7 @@ pub(in crate::api) fn usage_by_query() -> Value {
     Told::new("usageByQuery", "decisions", "Who used what of a key")
         .describe("Keys in URLs end in access logs: POST keeps them out.")
         .parameters([
-            query("limit", true, reference("LimitName"), "The limit."),
+            query("limit", true, super::schemas::limit(), "The limit."),
             query("key", true, reference("Key"), "The key."),
         ])
         .answer("200", json_response("What is known.", "Usage"))

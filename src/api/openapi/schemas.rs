@@ -63,9 +63,14 @@ fn cost() -> Value {
     json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX, "default": 1, "description": "Tokens." })
 }
 
+/// A limit as a request names it: a name that no limit can have is one that none has.
+pub(super) fn limit() -> Value {
+    told(text(), "The name of a limit; 404 when there is none.")
+}
+
 /// The forms of a request, with what else stands in each.
 fn forms(more: &Value) -> [Value; 3] {
-    let named = json!({ "limit": reference("LimitName"), "key": reference("Key"), "cost": cost() });
+    let named = json!({ "limit": limit(), "key": reference("Key"), "cost": cost() });
     let check = object("A limit and a key of it.", named.clone(), &["cost"]);
     let checks = json!({ "type": "array", "items": check, "minItems": 1, "maxItems": MAX_ASKS });
     let described = json!({ "descriptors": reference("Descriptors"), "cost": cost() });
@@ -101,7 +106,7 @@ fn requests() -> Map<String, Value> {
         },
         "Request": { "oneOf": forms(&json!({})) },
         "Batch": object("Requests that are decided one after the other.", json!({ "requests": requests }), &[]),
-        "UsageRequest": object("Which key.", json!({ "limit": reference("LimitName"), "key": reference("Key") }), &[]),
+        "UsageRequest": object("Which key.", json!({ "limit": limit(), "key": reference("Key") }), &[]),
     }))
 }
 
