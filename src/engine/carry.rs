@@ -160,7 +160,11 @@ impl Entry {
             // A reset after the change forgives what was owed before.
             None if mark != Mark::default() && mark.slot >= owed.slot => false,
             // If a peer came back to this shape first, its mark has dropped what was held from before.
-            _ => owes && self.many(info, own).owe(owed),
+            _ if owes => {
+                let many = self.many(info, own);
+                many.owe(many.beside(info, to, change.at_ns, owed))
+            }
+            _ => false,
         }
     }
 }
@@ -180,12 +184,19 @@ impl Many {
         }
     }
 
-    /// A base under the mark that holds. Whether it is news. What is held under the new shape already was spent by peers
-    /// that changed before: the base stands below it, for there the walk adds it; beside it only the larger would count.
+    /// What is owed, and beside it what peers that changed before have spent under the new shape and not yet paid back: of
+    /// the two the walk would take the larger where the base comes to stand. What they spend from there on it adds.
+    fn beside(&self, info: &ShapeInfo, bucket: &Bucket, at_ns: u64, owed: Owed) -> Owed {
+        let cells = self.slots.cells();
+        let below = &cells[..cells.partition_point(|cell| cell.slot < owed.slot)];
+        let spent = Walk::default().through(bucket, info.overdraft, below, &[]);
+        Owed { t: owed.t.saturating_add(spent.t.saturating_sub(bucket.scaled(at_ns))), ..owed }
+    }
+
+    /// A base under the mark that holds. Whether it is news.
     fn owe(&mut self, owed: Owed) -> bool {
         let base = Base { mark: self.held_under(), t: owed.t, d: owed.d };
-        let below = self.slots.oldest_cell_slot().map_or(owed.slot, |oldest| oldest.min(owed.slot));
-        let changed = self.merge_base(below.max(self.slots.mark().slot), &base) == Merged::Changed;
+        let changed = self.merge_base(owed.slot.max(self.slots.mark().slot), &base) == Merged::Changed;
         self.base_unsent |= changed;
         changed
     }

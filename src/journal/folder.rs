@@ -8,8 +8,18 @@ use super::StoreError;
 /// Locked while a process uses the folder. Never removed: its name must stand for one file for ever.
 const LOCK_FILE: &str = "lock";
 
-/// Makes sure of the folder and of being its only user, until the file is dropped.
-pub(super) fn claim(dir: &Path) -> Result<File, StoreError> {
+/// A folder that is this process's own.
+pub(super) struct Claim(File);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread is just starting holds the lock until it runs its program.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Makes sure of the folder and of being its only user, until the claim is dropped.
+pub(super) fn claim(dir: &Path) -> Result<Claim, StoreError> {
     make(dir)?;
     lock(dir)
 }
@@ -26,11 +36,11 @@ fn make(dir: &Path) -> Result<(), StoreError> {
     builder.create(dir).map_err(|e| failed(dir, format!("the folder cannot be made: {e}")))
 }
 
-fn lock(dir: &Path) -> Result<File, StoreError> {
+fn lock(dir: &Path) -> Result<Claim, StoreError> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK_FILE));
     let file = file.map_err(|e| failed(dir, format!("the folder is not writable: {e}")))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Claim(file)),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: shown(dir) }),
         Err(TryLockError::Error(e)) => Err(failed(dir, format!("the folder cannot be locked: {e}"))),
     }
@@ -42,4 +52,21 @@ pub(super) fn shown(dir: &Path) -> String {
 
 pub(super) fn failed(dir: &Path, problem: String) -> StoreError {
     StoreError::Io { path: shown(dir), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_ends_also_while_a_child_that_is_being_started_has_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let claimed = claim(folder.path()).unwrap();
+        // A fork has what this has: another number for the same open file.
+        let of_the_child = claimed.0.try_clone().unwrap();
+        assert!(matches!(claim(folder.path()), Err(StoreError::Locked { .. })));
+        drop(claimed);
+        assert!(claim(folder.path()).is_ok());
+        drop(of_the_child);
+    }
 }

@@ -60,7 +60,7 @@ pub struct SledStore {
     next_number: u64,
     held_bytes: u64,
     /// Last: released after sled has let go of its files.
-    _lock: File,
+    _lock: folder::Claim,
 }
 
 struct Opened {
@@ -327,6 +327,8 @@ impl Opened {
         while file.try_lock().is_err() && Instant::now() < deadline {
             thread::sleep(LET_GO_POLL);
         }
+        // As a claim ends.
+        let _ = file.unlock();
     }
 }
 

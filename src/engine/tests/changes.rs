@@ -50,9 +50,13 @@ fn a_rate_changed_on_one_node_ten_seconds_before_the_other() {
         exchange(&a, &b, change_b);
         let all = used(&a, change_b);
         assert_eq!(all, used(&b, change_b));
-        // The debt from before was paid back at two rates; the slower one holds.
-        let before_a_took = (owed - 10 * rate_before + 6).max(owed - 10 * rate_after);
-        assert_eq!(all, before_a_took + 9, "what A took meanwhile counts beside it, and nothing counts twice");
+        let (of_a, of_b) = (owed - 10 * rate_after + 9, owed - 10 * rate_before + 6);
+        let not_paid_back = 9u64.saturating_sub(5 * rate_after);
+        assert_eq!(
+            all,
+            of_a.max(of_b + not_paid_back),
+            "what A took meanwhile counts beside, and nothing counts twice"
+        );
 
         take(&a, change_b + SECOND, 2);
         take(&b, change_b + SECOND, 3);
@@ -60,6 +64,48 @@ fn a_rate_changed_on_one_node_ten_seconds_before_the_other() {
         for engine in [&a, &b] {
             assert_eq!(used(engine, change_b + SECOND), all - rate_after + 5);
         }
+    }
+}
+
+/// Whether a slot begins between the changes or not.
+#[test]
+fn what_was_taken_under_the_new_shape_counts_beside_what_was_owed() {
+    let bucket = |tokens| set(&[limit("l", "token_bucket", tokens, "1000d", Some(100))]);
+    for minutes in [1, 60, 24 * 60] {
+        let [a, b] = pair(&bucket(1));
+        take(&a, T0, 10);
+        take(&b, T0, 10);
+        exchange(&a, &b, T0);
+        a.install(T0 + SECOND, bucket(2));
+        take(&a, T0 + 2 * SECOND, 10);
+        take(&b, T0 + 2 * SECOND, 10);
+        exchange(&a, &b, T0 + 2 * SECOND);
+        assert_eq!((used(&a, T0 + 2 * SECOND), used(&b, T0 + 2 * SECOND)), (30, 30));
+        let change_b = T0 + minutes * 60 * SECOND;
+        b.install(change_b, bucket(2));
+        b.sweep(change_b);
+        exchange(&a, &b, change_b);
+        assert_eq!((used(&a, change_b), used(&b, change_b)), (40, 40), "{minutes} minutes");
+    }
+}
+
+/// A cell that is held from long before the later change must not take what was owed then for more than there can be.
+#[test]
+fn what_was_owed_at_the_later_change_stays_owed() {
+    for nodes in [2, 3, 8] {
+        let bucket = |tokens, burst| set(&[limit("l", "token_bucket", tokens, "1s", Some(burst))]);
+        let [a, b] = pair(&bucket(100, 200));
+        a.set_expected_nodes(nodes);
+        b.set_expected_nodes(nodes);
+        a.install(T0, bucket(100, 100));
+        take(&a, T0, 1);
+        exchange(&a, &b, T0);
+        let change_b = T0 + 6 * SECOND;
+        take(&b, change_b, 100);
+        b.install(change_b, bucket(100, 100));
+        b.sweep(change_b);
+        exchange(&a, &b, change_b);
+        assert_eq!((used(&a, change_b), used(&b, change_b)), (100, 100), "{nodes} nodes");
     }
 }
 
