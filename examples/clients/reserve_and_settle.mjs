@@ -1,7 +1,12 @@
 // Reserve an estimate, then settle: node reserve_and_settle.mjs URL USER ESTIMATE ACTUAL
 // With TIDEGATE_TOKEN set, sends it. Exit code 3: denied. Node 18 or later, nothing to install.
 
-const [url, user, estimate, actual] = process.argv.slice(2).map((word, at) => (at < 2 ? word : Number(word)));
+const [url, user, ...tokens] = process.argv.slice(2);
+const [estimate, actual] = tokens.map(Number);
+if (tokens.length !== 2 || !tokens.every((word) => /^[0-9]+$/.test(word))) {
+  console.error("URL USER ESTIMATE ACTUAL");
+  process.exit(2);
+}
 
 /** The answer of the node; a denial (429) is one too. */
 async function ask(operation, cost) {
@@ -12,12 +17,11 @@ async function ask(operation, cost) {
     body: JSON.stringify({ limit: "model/tokens", key: user, cost }),
     signal: AbortSignal.timeout(5000),
   });
-  const answer = await response.json();
-  if (response.ok || response.status === 429) return answer;
-  throw new Error(`${response.status}: ${answer.detail}`);
+  if (response.ok || response.status === 429) return response.json();
+  throw new Error(`${response.status}: ${await response.text()}`);
 }
 
-let answer = await ask("check", estimate);
+let answer = await ask("check?denied=429", estimate);
 if (answer.allowed) {
   // Here the model is asked, and what it took is known.
 

@@ -22,16 +22,18 @@ def ask(url, operation, user, cost):
         with urllib.request.urlopen(request, timeout=5) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        answer = json.load(error)
+        answer = error.read().decode(errors="replace")
         if error.code == 429:
-            return answer
-        sys.exit(f"{error.code}: {answer['detail']}")
+            return json.loads(answer)
+        sys.exit(f"{error.code}: {answer}")
 
 
 def main():
-    url, user = sys.argv[1:3]
-    estimate, actual = map(int, sys.argv[3:5])
-    answer = ask(url, "check", user, estimate)
+    url, user, estimate, actual = sys.argv[1:]
+    estimate, actual = int(estimate), int(actual)
+    if min(estimate, actual) < 0:
+        sys.exit("ESTIMATE and ACTUAL are whole numbers")
+    answer = ask(url, "check?denied=429", user, estimate)
     if not answer["allowed"]:
         retry = answer["retry_after_ms"]
         print("denied: never" if retry is None else f"denied: try again in {retry} ms")
@@ -47,4 +49,5 @@ def main():
     print(f"settled: {result['remaining']} of {result['quota']} tokens remain")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -14,12 +14,12 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let [url, user, estimate, actual] = words.as_slice() else { return Err("URL USER ESTIMATE ACTUAL".into()) };
     let (estimate, actual): (u32, u32) = (estimate.parse()?, actual.parse()?);
     let mut client = Client::new(url)?;
-    if let Ok(token) = std::env::var("TIDEGATE_TOKEN") {
+    if let Some(token) = std::env::var("TIDEGATE_TOKEN").ok().filter(|token| !token.is_empty()) {
         client = client.with_token(&token)?;
     }
 
-    let mut answer = ask(&client, "check", user, estimate).await?;
-    if answer["allowed"] == false {
+    let mut answer = ask(&client, "check?denied=429", user, estimate).await?;
+    if answer["allowed"] != true {
         match answer["retry_after_ms"].as_u64() {
             Some(retry) => println!("denied: try again in {retry} ms"),
             None => println!("denied: never"),
@@ -43,9 +43,8 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
 async fn ask(client: &Client, operation: &str, user: &str, cost: u32) -> Result<Value, Box<dyn Error>> {
     let body = json!({ "limit": "model/tokens", "key": user, "cost": cost });
     let answer = client.post_json(&format!("/v1/{operation}"), &body).await?;
-    let document: Value = answer.json()?;
     match answer.status.as_u16() {
-        200 | 429 => Ok(document),
-        status => Err(format!("{status}: {}", document["detail"]).into()),
+        200 | 429 => Ok(answer.json()?),
+        status => Err(format!("{status}: {}", String::from_utf8_lossy(&answer.body)).into()),
     }
 }

@@ -159,7 +159,7 @@ pub struct Server {
     pub node: Arc<Node>,
     pub urge: Arc<Notify>,
     pub client: Client,
-    document: Value,
+    pub document: Value,
     task: tokio::task::JoinHandle<()>,
 }
 

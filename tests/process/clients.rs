@@ -5,6 +5,9 @@ use std::process::Command;
 
 use crate::ground::{Ended, Served, ended, write};
 
+/// No client may trip over a name.
+const USER: &str = r#"a"b\c]d é"#;
+
 fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/clients")
 }
@@ -38,34 +41,44 @@ fn reserve_and_settle(client: &dyn Fn() -> Command, user: &str) {
     let wait = stdout.trim_end().strip_prefix("denied: try again in ").and_then(|rest| rest.strip_suffix(" ms"));
     let wait: u64 = wait.and_then(|wait| wait.parse().ok()).unwrap_or_else(|| panic!("{stdout}{stderr}"));
     assert_eq!((code, (1..=86_400_001).contains(&wait)), (Some(3), true), "{stdout}");
+    for bad in ["12.5", "-1", "many", ""] {
+        let refused = run([user, "2000", bad], "a-token-of-the-test");
+        assert!(![Some(0), Some(3)].contains(&refused.code) && refused.stdout.is_empty(), "{bad}: {refused:?}");
+    }
+    right([user, "45000", "45000"], 0, "settled: 0 of 50000 tokens remain");
+    right([user, "0", "0"], 0, "settled: 0 of 50000 tokens remain");
     // The check is let in, the refund is not.
-    let refused = run([user, "2000", "1200"], "wrong");
+    let refused = run([user, "0", "1200"], "wrong");
     assert!(refused.code != Some(0) && refused.stdout.is_empty() && refused.stderr.contains("401"), "{refused:?}");
 }
 
 /// Whether this machine has a command; where it has not, its test has nothing to run.
 fn is_here(name: &str) -> bool {
-    Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    let here = Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !here {
+        eprintln!("NOT RUN: this machine has no {name}");
+    }
+    here
 }
 
 #[test]
 fn with_curl() {
     if is_here("curl") {
-        reserve_and_settle(&|| script("sh", "reserve_and_settle.sh"), "ann");
+        reserve_and_settle(&|| script("sh", "reserve_and_settle.sh"), USER);
     }
 }
 
 #[test]
 fn with_python() {
     if is_here("python3") {
-        reserve_and_settle(&|| script("python3", "reserve_and_settle.py"), "ann");
+        reserve_and_settle(&|| script("python3", "reserve_and_settle.py"), USER);
     }
 }
 
 #[test]
 fn with_javascript() {
     if is_here("node") {
-        reserve_and_settle(&|| script("node", "reserve_and_settle.mjs"), "ann");
+        reserve_and_settle(&|| script("node", "reserve_and_settle.mjs"), USER);
     }
 }
 
@@ -77,7 +90,7 @@ fn with_rust() {
         cargo.args(["run", "--quiet", "--locked", "--example", "reserve_and_settle", "--"]);
         cargo
     };
-    reserve_and_settle(&client, "ann");
+    reserve_and_settle(&client, USER);
 }
 
 fn script(interpreter: &str, name: &str) -> Command {

@@ -70,7 +70,12 @@ impl Told {
     fn problems(self, statuses: &[u16]) -> Self {
         statuses.iter().fold(self, |told, status| {
             let (_, text) = PROBLEMS.iter().find(|(known, _)| known == status).expect("a status of the table");
-            told.answer(&status.to_string(), response(text, "application/problem+json", "Problem"))
+            let mut answer = response(text, "application/problem+json", "Problem");
+            if *status == 401 {
+                let scheme = json!({ "schema": { "type": "string" }, "description": "Which token." });
+                answer["headers"] = json!({ "WWW-Authenticate": scheme });
+            }
+            told.answer(&status.to_string(), answer)
         })
     }
 
@@ -154,7 +159,9 @@ pub(in crate::api) fn ask(op: Op) -> Value {
         Op::Reset => ("Give the full allowance back", "In every region. Costs are ignored."),
     };
     let told = Told::new(op.as_str(), "decisions", summary).describe(text).body("Request", asks()).problems(&[404]);
-    let answer = with_headers(json_response("The answer.", "Answer"), rate_limit_headers());
+    // What takes without deciding is never denied.
+    let headers = if needs_token(op) { rate_limit_headers() } else { denial_headers() };
+    let answer = with_headers(json_response("The answer.", "Answer"), headers);
     match op {
         Op::Check => check(told, answer),
         _ if needs_token(op) => told.token().parameters([explain()]).answer("200", answer).end(),
@@ -280,7 +287,7 @@ pub(in crate::api) fn put_limit() -> Value {
     Told::new("putLimit", "limits", "Make or change a limit, in the whole cluster")
         .describe("The whole definition: what it leaves out is at its default. What was used stays used.")
         .parameters([named(), matches, none_matches])
-        .body("Limit", json!({ "one": { "value": example } }))
+        .body("WrittenLimit", json!({ "one": { "value": example } }))
         .token()
         .answer("200", done("It was changed."))
         .answer("201", done("It was made."))
@@ -329,7 +336,7 @@ pub(in crate::api) fn readyz() -> Value {
 
 /// `GET /metrics`.
 pub(in crate::api) fn metrics() -> Value {
-    let text = json!({ "text/plain; version=0.0.4": { "schema": { "type": "string" } } });
+    let text = json!({ "text/plain; version=0.0.4; charset=utf-8": { "schema": { "type": "string" } } });
     Told::new("metrics", "node", "Figures for Prometheus")
         .answer("200", json!({ "description": "The text format of Prometheus.", "content": text }))
         .problems(&[400])
