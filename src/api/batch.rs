@@ -70,16 +70,13 @@ fn parse<'a>(body: &'a [u8]) -> Result<Vec<(Op, Asked<'a>)>, Problem> {
     }
     let form = |(index, written): (usize, Written<'a>)| {
         let op = written.op.unwrap_or(Op::Check);
-        match written.form() {
-            Ok(asked) => match asked.well_formed() {
-                Ok(()) => Ok((op, asked)),
-                Err(error) => {
-                    let field = error.field(asked.listed());
-                    Err(Problem::bad_request(format_args!("`requests[{index}].{field}`: {error}")))
-                }
-            },
-            Err(what) => Err(Problem::bad_request(format_args!("`requests[{index}]`: {what}"))),
-        }
+        let no_form = |what| Problem::bad_request(format_args!("`requests[{index}]`: {what}"));
+        let asked = written.form().map_err(no_form)?;
+        asked.well_formed().map_err(|error| {
+            let field = error.field(asked.listed());
+            Problem::bad_request(format_args!("`requests[{index}].{field}`: {error}"))
+        })?;
+        Ok((op, asked))
     };
     all.into_iter().enumerate().map(form).collect()
 }

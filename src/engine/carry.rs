@@ -159,12 +159,12 @@ impl Entry {
             }
             // A reset after the change forgives what was owed before.
             None if mark != Mark::default() && mark.slot >= owed.slot => false,
+            _ if !owes => false,
             // If a peer came back to this shape first, its mark has dropped what was held from before.
-            _ if owes => {
+            _ => {
                 let many = self.many(info, own);
                 many.owe(many.beside(info, to, change.at_ns, owed))
             }
-            _ => false,
         }
     }
 }

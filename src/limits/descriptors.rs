@@ -9,6 +9,9 @@ pub const MAX_FIELD_BYTES: usize = 64;
 /// The longest value of a field, bytes.
 pub const MAX_VALUE_BYTES: usize = 1024;
 
+/// What a name of a field is, as a regular expression.
+pub const FIELD_PATTERN: &str = "^[A-Za-z0-9_-]{1,64}$";
+
 /// What the name of a field is made of.
 pub(super) const FIELD_FORM: &str = "1 to 64 of A-Z a-z 0-9 _ and -";
 

@@ -17,6 +17,9 @@ pub const MAX_LIMIT: u64 = i64::MAX as u64;
 pub struct LimitName(Arc<str>);
 
 impl LimitName {
+    /// What [`LimitName::new`] takes, as a regular expression.
+    pub const PATTERN: &'static str = "^[A-Za-z0-9._:/-]{1,64}$";
+
     /// None when `name` is no limit name.
     pub fn new(name: &str) -> Option<Self> {
         let fits =
@@ -62,6 +65,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All names.
+    pub const NAMES: [&'static str; 5] =
+        ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
+
     /// The name in configurations and answers.
     pub fn as_str(self) -> &'static str {
         match self {

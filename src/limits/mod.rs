@@ -16,7 +16,7 @@ pub mod when;
 mod written;
 
 pub use address::Prefixes;
-pub use descriptors::{DescriptorError, Descriptors, MAX_DESCRIPTORS, MAX_FIELD_BYTES, MAX_VALUE_BYTES};
+pub use descriptors::{DescriptorError, Descriptors, FIELD_PATTERN, MAX_DESCRIPTORS, MAX_FIELD_BYTES, MAX_VALUE_BYTES};
 pub use keying::Keying;
 pub use limit::{Algorithm, Enforce, Limit, LimitName, MAX_LIMIT, OnFull, Policy};
 pub use overrides::{MAX_OVERRIDES, OverrideSpec, Overrides};

@@ -134,11 +134,10 @@ impl LimitSpec {
     /// How it counts, and W.
     fn checked_algorithm(&self) -> Result<(Algorithm, u64), SpecError> {
         let word = self.algorithm.as_deref().unwrap_or("sliding_window");
-        let known = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
         if word == "concurrency" {
             return Err(error("algorithm", format!("{word:?} is not in this version; {KNOWN_ALGORITHMS}")));
         }
-        if !known.contains(&word) {
+        if !Algorithm::NAMES.contains(&word) {
             return Err(error("algorithm", format!("{word:?} is no algorithm; {KNOWN_ALGORITHMS}")));
         }
         let only = |field, written: bool, of: &str| match written && word != of {

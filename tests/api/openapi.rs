@@ -8,7 +8,7 @@ use jsonschema::Validator;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidegate::client::Response;
-use tidegate::limits::{LimitSpec, OverrideSpec};
+use tidegate::limits::{Descriptors, LimitName, LimitSpec, OverrideSpec};
 
 use crate::definition::put;
 use crate::server::{settings, start};
@@ -128,6 +128,20 @@ async fn its_references_and_examples_hold() {
     }
     for name in document["components"]["schemas"].as_object().unwrap().keys() {
         validator(&document, &json!({ "$ref": format!("#/components/schemas/{name}") }));
+    }
+}
+
+#[tokio::test]
+async fn names_are_what_the_code_takes() {
+    let server = start(settings()).await;
+    let schemas = &server.document["components"]["schemas"];
+    let name = validator(&server.document, &schemas["LimitName"]);
+    let field = validator(&server.document, &schemas["Descriptors"]["propertyNames"]);
+    let letters = (0..=255u8).map(|byte| char::from(byte).to_string());
+    for text in letters.chain(["", "a\n"].map(str::to_owned)).chain([64, 65].map(|length| "a".repeat(length))) {
+        assert_eq!(name.is_valid(&json!(text)), LimitName::new(&text).is_some(), "{text:?}");
+        let added = Descriptors::default().add(text.as_str().into(), "value".into());
+        assert_eq!(field.is_valid(&json!(text)), added.is_ok(), "{text:?}");
     }
 }
 

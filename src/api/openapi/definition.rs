@@ -3,18 +3,19 @@
 use serde_json::{Map, Value, json};
 
 use super::operations::reference;
-use super::schemas::{FIELD_PATTERN, fields, object, told};
+use super::schemas::{fields, object, told};
 use crate::limits::{
-    MAX_CONDITIONS, MAX_GLOB_BYTES, MAX_LIMIT, MAX_OVERRIDES, MAX_SLOTS, MAX_TEMPLATE_BYTES, MAX_TEXTS, MAX_VALUE_BYTES,
+    Algorithm, FIELD_PATTERN, LimitName, MAX_CONDITIONS, MAX_GLOB_BYTES, MAX_LIMIT, MAX_OVERRIDES, MAX_SLOTS,
+    MAX_TEMPLATE_BYTES, MAX_TEXTS, MAX_VALUE_BYTES,
 };
 
 /// A window as it may be written.
 const WINDOW: &str = "^([0-9]+(ms|s|m|h|d)|day|week|month|year)$";
+const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
 /// Fields that are there in every answer.
 const ALWAYS_TOLD: [&str; 5] = ["name", "algorithm", "limit", "window", "consistency"];
 /// Fields in which null is no way to say nothing.
 const NEVER_NULL: [&str; 5] = ["name", "limit", "window", "when", "overrides"];
-const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
 
 fn tokens(least: u64) -> Value {
     json!({ "type": "integer", "minimum": least, "maximum": MAX_LIMIT })
@@ -46,9 +47,8 @@ pub(super) fn all() -> Map<String, Value> {
     let written = object("A limit as it may be written.", Value::Object(written), &may_lack);
     let listed = object("A limit in force, where it is from, and its tag.", Value::Object(listed), &unset);
     let in_force = object("A limit in force, as it could be written.", Value::Object(in_force.clone()), &unset);
-    let not = condition(json!({ "not": reference("PlainCondition") }), "Of one field.");
     fields(json!({
-        "LimitName": { "type": "string", "pattern": "^[A-Za-z0-9._:/-]{1,64}$" },
+        "LimitName": { "type": "string", "pattern": LimitName::PATTERN },
         "Limit": in_force,
         "WrittenLimit": written,
         "ListedLimit": listed,
@@ -56,7 +56,7 @@ pub(super) fn all() -> Map<String, Value> {
             "limits": { "type": "array", "items": reference("ListedLimit") },
         }), &[]),
         "Override": own(),
-        "Condition": not,
+        "Condition": condition(json!({ "not": reference("PlainCondition") }), "Of one field."),
         "PlainCondition": condition(json!({}), "Of one field; not the opposite of another."),
     }))
 }
@@ -85,10 +85,9 @@ fn nullable(schema: &mut Value) {
 
 fn definition() -> Map<String, Value> {
     let bits = |most: u8| json!({ "type": "integer", "minimum": 1, "maximum": most });
-    let algorithms = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
     fields(json!({
         "name": told(reference("LimitName"), "May be left to the path."),
-        "algorithm": told(words(&algorithms), "`sliding_window` when absent."),
+        "algorithm": told(words(&Algorithm::NAMES), "`sliding_window` when absent."),
         "limit": told(tokens(0), "Tokens per window."),
         "window": told(form(WINDOW), "A duration, or with `align = calendar` a period."),
         "slots": told(
@@ -128,7 +127,10 @@ fn definition() -> Map<String, Value> {
 /// One text or several; or one of the kinds, to which come `more`.
 fn condition(more: Value, description: &str) -> Value {
     let text = |most: usize| json!({ "type": "string", "minLength": 1, "maxLength": most });
-    let texts = |most: usize| json!({ "anyOf": [text(most), { "type": "array", "items": text(most), "minItems": 1, "maxItems": MAX_TEXTS }] });
+    let texts = |most: usize| {
+        let several = json!({ "type": "array", "items": text(most), "minItems": 1, "maxItems": MAX_TEXTS });
+        json!({ "anyOf": [text(most), several] })
+    };
     let mut kinds = fields(json!({
         "equals": text(MAX_VALUE_BYTES),
         "one_of": texts(MAX_VALUE_BYTES),

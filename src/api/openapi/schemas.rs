@@ -7,10 +7,7 @@ use super::operations::reference;
 use crate::api::MAX_BATCH;
 use crate::api::document::QUOTA_EXCEEDED;
 use crate::engine::{MAX_ASKS, MAX_KEY_BYTES, Op, Reason};
-use crate::limits::{MAX_DESCRIPTORS, MAX_VALUE_BYTES};
-
-/// What the name of a descriptor's field is made of.
-pub(super) const FIELD_PATTERN: &str = "^[A-Za-z0-9_-]{1,64}$";
+use crate::limits::{FIELD_PATTERN, MAX_DESCRIPTORS, MAX_VALUE_BYTES};
 
 /// An object that has these fields and no others, all of them but the `optional` ones.
 pub(super) fn object(description: &str, fields: Value, optional: &[&str]) -> Value {
